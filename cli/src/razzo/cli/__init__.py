@@ -1,0 +1,1 @@
+"""The razzo command."""

@@ -1,0 +1,1 @@
+"""The words every side shares: names, codes, limits, properties, method paths."""

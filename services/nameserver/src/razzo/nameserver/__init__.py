@@ -1,0 +1,1 @@
+"""Razzo nameserver."""
