@@ -3,7 +3,7 @@
     python proto/generate.py [TARGET]
 
 TARGET is the source root that receives `apache/` and `razzo/` (default: proto/src). Every run writes the same bytes;
-tests/unit/proto compares the committed files with a fresh run.
+tests/unit/protocol compares the committed files with a fresh run.
 
 One step follows protoc. The package apache.rocketmq.v2 is also registered by the official rocketmq-python-client, and
 protobuf's default descriptor pool takes a name once only. So our modules register in a pool of their own
@@ -31,7 +31,10 @@ PB2_POOL = (
     ("_descriptor_pool.Default().AddSerializedFile(", "_POOL.AddSerializedFile("),
 )
 PYI_WELL_KNOWN = tuple(
-    (f"from google.protobuf import {kind}_pb2 as _{kind}_pb2\n", f"from apache.rocketmq.v2 import well_known as _{kind}_pb2\n")
+    (
+        f"from google.protobuf import {kind}_pb2 as _{kind}_pb2\n",
+        f"from apache.rocketmq.v2 import well_known as _{kind}_pb2\n",
+    )
     for kind in ("timestamp", "duration")
 )
 

@@ -135,6 +135,14 @@ class Cluster:
         up.send_signal(signal.SIGINT)
         return self._wait_exit(timeout_s)
 
+    def wait(self, timeout_s: float = 30.0) -> int:
+        """Waits until `razzo up` ends by itself; its exit code."""
+        return self._wait_exit(timeout_s)
+
+    def stderr(self) -> str:
+        """What every `razzo up` of this data directory has printed on standard error."""
+        return (self.data / "up.stderr").read_text()
+
     def restart(self) -> None:
         code = self.stop()
         assert code == 0, self.describe(f"`razzo up` ended with {code} at a clean stop")
@@ -150,9 +158,13 @@ class Cluster:
 
     def kill_broker(self, timeout_s: float = 30.0) -> None:
         """SIGKILL to the broker; then either `razzo up` is gone (restarts=0) or has a new broker ready."""
-        os.kill(self.pid("broker"), signal.SIGKILL)
+        self.kill_service("broker", timeout_s)
+
+    def kill_service(self, service: str, timeout_s: float = 30.0) -> None:
+        """The same for any service."""
+        os.kill(self.pid(service), signal.SIGKILL)
         if self._restarts:
-            self.ready["services"]["broker"] = self._event("restarted", timeout_s)["state"]
+            self.ready["services"][service] = self._event("restarted", timeout_s)["state"]
         else:
             self._wait_exit(timeout_s)
 

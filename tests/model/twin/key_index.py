@@ -42,10 +42,13 @@ class IndexFile:
             self.begin_ms, self.begin_offset = store_ms, physical_offset
         self.end_ms, self.end_offset = store_ms, physical_offset
 
+    def header(self) -> bytes:
+        return struct.pack(">qqqqii", self.begin_ms, self.end_ms, self.begin_offset, self.end_offset,
+                           len(self.slots), len(self.units))  # fmt: skip
+
     def encode(self) -> bytes:
         data = bytearray(HEADER_BYTES + 4 * self.slots_max + UNIT_BYTES * self.units_max)
-        struct.pack_into(">qqqqii", data, 0, self.begin_ms, self.end_ms, self.begin_offset, self.end_offset,
-                         len(self.slots), len(self.units))  # fmt: skip
+        data[:HEADER_BYTES] = self.header()
         for slot, number in self.slots.items():
             struct.pack_into(">i", data, HEADER_BYTES + 4 * slot, number)
         for number, unit in enumerate(self.units):

@@ -1,7 +1,7 @@
 """Commit-log records, the slow and obvious way (store-and-semantics.md 2.1-2.5, 15.1, 16.2).
 
-Written from the notes alone and from none of razzo.storage: this is the oracle the kernel is held against. Nothing here is
-fast, nothing is shared with the product, and every number of the format stands once, next to its meaning.
+Written from the notes alone and from none of razzo.storage: this is the oracle the kernel is held against. Nothing
+here is fast, nothing is shared with the product, and every number of the format stands once, next to its meaning.
 """
 
 import ipaddress
@@ -57,7 +57,9 @@ def pack_host(ip: str, port: int) -> bytes:
 
 
 def show_host(host: bytes) -> str:
-    return f"{ipaddress.ip_address(host[:-4])}:{struct.unpack('>i', host[-4:])[0]}"
+    """ip:port, an IPv6 address in brackets."""
+    ip, port = ipaddress.ip_address(host[:-4]), struct.unpack(">i", host[-4:])[0]
+    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 
 def crc31(data: bytes) -> int:
@@ -208,8 +210,8 @@ def decode(data: bytes, at: int) -> Record:
         raise BadRecordError(f"fields end at {cursor.at}, the record at {at + size}")
     if crc31(body) != body_crc:
         raise BadRecordError("body CRC")
-    return Record(topic, queue_id, body, properties, queue_offset, physical_offset, store_ms, store_host, sys_flag, flag,
-                  born_ms, born_host, reconsume_times, prepared_offset, magic, size)  # fmt: skip
+    return Record(topic, queue_id, body, properties, queue_offset, physical_offset, store_ms, store_host, sys_flag,
+                  flag, born_ms, born_host, reconsume_times, prepared_offset, magic, size)  # fmt: skip
 
 
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:

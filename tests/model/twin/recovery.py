@@ -1,8 +1,8 @@
 """What a start must make of a commit log's bytes, as a pure function of them (store-and-semantics.md 2.1, 5; our rule).
 
-Apache cuts the log at the first bad byte. Our rule (architecture.md 3, replication-and-reliability.md 3.3) is stricter: the
-first bad place is a *torn tail*, and is cut, only when no sound record with its own offset lies beyond it; otherwise it is
-*damage*, the log stays whole, and every sound record on both sides of it is still served.
+Apache cuts the log at the first bad byte. Our rule (architecture.md 3, replication-and-reliability.md 3.3) is stricter:
+the first bad place is a *torn tail*, and is cut, only when no sound record with its own offset lies beyond it; otherwise
+it is *damage*, the log stays whole, and every sound record on both sides of it is still served.
 """
 
 import struct
@@ -23,7 +23,7 @@ class Outcome:
 
 
 def scan_file(start: int, data: bytes) -> tuple[list[Record], int, bool]:
-    """(sound records from the file's first byte on, offset of the first bad byte, whether the file ends in a marker)."""
+    """(sound records from the first byte on, offset of the first bad byte, whether the file ends in a marker)."""
     records = []
     at = 0
     while at < len(data):

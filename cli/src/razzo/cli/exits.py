@@ -22,9 +22,13 @@ class Exit(IntEnum):
 
 
 class CommandFailed(Exception):
-    """Ends the command with one line on standard error and this exit code."""
+    """Ends the command with one line on standard error and this exit code.
 
-    def __init__(self, code: Exit, message: str) -> None:
+    `status` is the name of the gRPC status it comes from, when it comes from one.
+    """
+
+    def __init__(self, code: Exit, message: str, status: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.status = status

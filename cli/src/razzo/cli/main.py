@@ -29,6 +29,10 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._table)
 
+    def line_of(self, name: str) -> str:
+        """A command's line in the help of this group."""
+        return self._table[name].short_help
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self._table.get(cmd_name)
         if entry is None:
@@ -60,7 +64,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="The version.")
 def razzo() -> None:
     """Razzo: a message queue that any RocketMQ 5 client connects to.
 

@@ -39,7 +39,7 @@ def first_free(host: str, *wanted: int | None) -> int:
 
 def recall(data: Path) -> dict[str, int]:
     """The ports used last time by name; empty when there was no last time or the file is damaged."""
-    with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+    with contextlib.suppress(FileNotFoundError, ValueError, TypeError, AttributeError):
         found = json.loads((data / REMEMBERED).read_text())
         return {str(name): int(port) for name, port in found.items()}
     return {}

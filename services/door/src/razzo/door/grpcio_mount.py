@@ -27,6 +27,9 @@ from razzo.door.tls import CertificateWatch
 log = logging.getLogger(__name__)
 
 INTERNAL_TEXT = "internal error"
+TURNS_AFTER_LAST_REQUEST = 3
+"""Loop turns between the end of a client's messages and telling the handler so. C-core reports a cancelled call first as
+an end of messages, and as cancelled some turns later; mostly this lets the handler see the second only."""
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -100,22 +103,28 @@ class _Batcher:
             batch = waiting[start : start + self._calls_max]
             try:
                 self._handler(list(batch))
-            except Exception as error:
+            except Exception:
+                log.exception("batch handler of %s failed with %d calls", batch[0].path, len(batch))
                 for call in batch:
                     if not call.outcome.done():
-                        call.outcome.set_exception(error)
+                        call.fail(GrpcStatus.INTERNAL, INTERNAL_TEXT)
 
 
 class _Call(_CallInfo):
     """`Call` over a grpc.aio context."""
 
-    __slots__ = ("_requests", "bytes_in", "bytes_out")
+    __slots__ = ("_requests", "_response_bytes_max", "bytes_in", "bytes_out")
 
     def __init__(
-        self, path: str, context: grpc.aio.ServicerContext[Any, Any], requests: AsyncIterator[bytes] | None
+        self,
+        path: str,
+        context: grpc.aio.ServicerContext[Any, Any],
+        requests: AsyncIterator[bytes] | None,
+        response_bytes_max: int,
     ) -> None:
         super().__init__(path, context)
         self._requests = requests
+        self._response_bytes_max = response_bytes_max
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -126,6 +135,7 @@ class _Call(_CallInfo):
         self._context.set_trailing_metadata(tuple(metadata))
 
     async def write(self, message: bytes) -> None:
+        _check_size(message, self._response_bytes_max)
         self.bytes_out += len(message)
         await self._context.write(message)
 
@@ -139,14 +149,23 @@ class _Call(_CallInfo):
         async for request in self._requests:
             self.bytes_in += len(request)
             yield request
+        for _ in range(TURNS_AFTER_LAST_REQUEST):
+            await asyncio.sleep(0)
+
+
+def _check_size(message: bytes, response_bytes_max: int) -> None:
+    if len(message) > response_bytes_max:
+        text = f"answer of {len(message)} bytes is larger than {response_bytes_max}"
+        raise RpcError(GrpcStatus.RESOURCE_EXHAUSTED, text)
 
 
 class _Endings:
     """What observers want to know of the calls of one method, and the one place where an exception becomes a status."""
 
-    def __init__(self, path: str, observers: Observers, turn: Callable[[], bool]) -> None:
+    def __init__(self, path: str, observers: Observers, response_bytes_max: int, turn: Callable[[], bool]) -> None:
         self._path = path
         self._observers = observers
+        self._response_bytes_max = response_bytes_max
         self._log_turn = turn
         self.counts = MethodCounts()
 
@@ -161,8 +180,15 @@ class _Endings:
             if self._observers.authenticate is not None:
                 self._observers.authenticate(call)
             answer = await body
+            if answer is not None:
+                _check_size(answer, self._response_bytes_max)
             status = GrpcStatus.OK
+        except asyncio.CancelledError:
+            if context.time_remaining() == 0:
+                status = GrpcStatus.DEADLINE_EXCEEDED
+            raise
         except RpcError as refusal:
+            answer = None
             status = refusal.status
             await context.abort(_CODES[refusal.status.value], refusal.message)
         except Exception:
@@ -193,10 +219,10 @@ class _Table(grpc.GenericRpcHandler):
     def __init__(self, table: MethodTable, limits: DoorLimits, observers: Observers) -> None:
         self._observers = observers
         self._finished = 0
-        self.endings = {method.path: _Endings(method.path, observers, self._log_turn) for method in table}
-        self._handlers = {
-            method.path: _rpc_handler(method, self.endings[method.path], limits.batch_calls_max) for method in table
+        self.endings = {
+            method.path: _Endings(method.path, observers, limits.response_bytes_max, self._log_turn) for method in table
         }
+        self._handlers = {method.path: _rpc_handler(method, self.endings[method.path], limits) for method in table}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         return self._handlers.get(handler_call_details.method)
@@ -206,11 +232,12 @@ class _Table(grpc.GenericRpcHandler):
         return self._finished % self._observers.access_log_every == 0
 
 
-def _rpc_handler(method: Method, endings: _Endings, batch_calls_max: int) -> Any:
+def _rpc_handler(method: Method, endings: _Endings, limits: DoorLimits) -> Any:
     path = method.path
+    response_bytes_max = limits.response_bytes_max
     handler: Any = method.handler
     if method.kind is Kind.UNARY_BATCH:
-        batcher = _Batcher(handler, batch_calls_max)
+        batcher = _Batcher(handler, limits.batch_calls_max)
 
         async def unary_batch(request: bytes, context: Any) -> bytes | None:
             call = _BatchCall(path, context, request)
@@ -225,7 +252,7 @@ def _rpc_handler(method: Method, endings: _Endings, batch_calls_max: int) -> Any
     if method.kind is Kind.UNARY:
 
         async def unary(request: bytes, context: Any) -> bytes | None:
-            call = _Call(path, context, None)
+            call = _Call(path, context, None, response_bytes_max)
             call.bytes_in = len(request)
             return await endings.run(call, context, handler(request, call))
 
@@ -233,14 +260,14 @@ def _rpc_handler(method: Method, endings: _Endings, batch_calls_max: int) -> Any
     if method.kind is Kind.SERVER_STREAM:
 
         async def server_stream(request: bytes, context: Any) -> None:
-            call = _Call(path, context, None)
+            call = _Call(path, context, None, response_bytes_max)
             call.bytes_in = len(request)
             await endings.run(call, context, handler(request, call))
 
         return grpc.unary_stream_rpc_method_handler(server_stream)
 
     async def bidi(requests: AsyncIterator[bytes], context: Any) -> None:
-        call = _Call(path, context, requests)
+        call = _Call(path, context, requests, response_bytes_max)
         await endings.run(call, context, handler(call))
 
     return grpc.stream_stream_rpc_method_handler(bidi)
@@ -268,6 +295,7 @@ class GrpcioServer:
             if self._tls is not None:
                 secure = server.add_secure_port(f"{address}:{tls_port or 0}", _credentials(self._tls))
         except RuntimeError as error:
+            await server.stop(None)
             raise OSError(f"cannot listen on {address}: port {port} or {tls_port} is taken") from error
         await server.start()
         self._server = server

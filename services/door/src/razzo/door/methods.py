@@ -183,3 +183,15 @@ class MethodTable:
         if method.path in self._methods:
             raise ValueError(f"{method.path} is registered twice")
         self._methods[method.path] = method
+
+
+def answer_many(calls: list[BatchCall], responses: list[bytes]) -> None:
+    """Answers `calls[i]` with `responses[i]`, all at once where the server of the calls can do that."""
+    if not calls:
+        return
+    at_once = getattr(type(calls[0]), "answer_many", None)
+    if at_once is not None:
+        at_once(calls, responses)
+        return
+    for call, response in zip(calls, responses, strict=True):
+        call.answer(response)

@@ -19,7 +19,7 @@ counts every longer call, from about 67 seconds up."""
 
 @dataclass(frozen=True, slots=True)
 class AccessRecord:
-    """One finished call, for the access log."""
+    """One finished call, for the access log. Sizes are those of the protobuf messages, without their gRPC prefixes."""
 
     path: str
     peer: str

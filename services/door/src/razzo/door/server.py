@@ -17,11 +17,13 @@ class TlsFiles:
     """PEM files of a server. They are read again when they change, without a restart.
 
     `client_ca` set: clients must present a certificate signed by it (mutual TLS).
+    `compulsory`: plaintext is not served.
     """
 
     certificate: Path
     private_key: Path
     client_ca: Path | None = None
+    compulsory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class DoorLimits:
     header_bytes_max: int = 16 * 1024
     #: request bytes buffered for incomplete calls of one connection; window updates stop above
     buffered_request_bytes_max: int = 16 * MIB + 130 * MIB
+    #: request bytes buffered for incomplete calls of all connections; RESOURCE_EXHAUSTED above
+    buffered_total_bytes_max: int = 1024 * MIB
     #: unsent answer bytes of one stream; a handler's `write` waits above
     unsent_stream_bytes_max: int = 1 * MIB
     #: unsent answer bytes of one connection; reading from it stops above

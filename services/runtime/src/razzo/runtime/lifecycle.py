@@ -27,6 +27,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -109,12 +110,14 @@ class Lifecycle:
         clean = True
         while self._parts:
             part = self._parts.pop()
+            begun = time.monotonic()
             try:
                 async with asyncio.timeout(STOP_PART_S_MAX):
                     await part.stop()
             except Exception:
                 clean = False
                 log.exception("part did not stop cleanly", extra=fields(part=part.name))
+            log.debug("part stopped", extra=fields(part=part.name, ms=int((time.monotonic() - begun) * 1000)))
         return clean
 
     @property

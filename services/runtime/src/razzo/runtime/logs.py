@@ -1,4 +1,4 @@
-"""Logging: lines of ``key=value`` on stderr, written by a thread so that a reader who stopped reading never stops a loop.
+"""Logging: lines of ``key=value`` on stderr, written by a thread: a reader who stopped reading never stops a loop.
 
 Fields go into ``extra``: ``log.info("broker registered", extra=fields(broker="a", topics=3))`` prints
 ``2026-11-21T07:00:00.123Z INFO razzo.nameserver.registry broker registered broker=a topics=3``.

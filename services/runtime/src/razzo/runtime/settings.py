@@ -31,7 +31,7 @@ _SERVICE_LINK_URL = re.compile(r"(tcp|udp|sctp)://")
 
 
 class SettingsError(ValueError):
-    """A setting is unknown, unreadable or out of range; the message says which, where it stands and what would be right."""
+    """A setting is unknown, unreadable or out of range; the message says which, where it stands and what is right."""
 
 
 class HelpWanted(Exception):

@@ -1,1 +1,45 @@
-def _placeholder(): pass
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
+# distutils: language = c
+"""The storage kernel: everything that touches record bytes, crossed once per batch.
+
+Parts, in the order they build on one another (each `.pxi` says which format section of `store-and-semantics.md` it follows):
+
+    big_endian.pxi   big-endian loads and stores, Java string hash, SipHash-2-4
+    mapping.pxi      MappedFile: a mapping that lives as long as anybody holds it
+    properties.pxi   the four properties the store itself needs, found in one pass
+    records.pxi      Prepared (one message as C sees it), sizes, encoding, verification
+    queues.pxi       QueueState, the topic table, 20-byte units
+    index.pxi        slots, units and chains of the key index
+    writer.pxi       LogWriter: plan a batch, then write it; recovery's dispatch
+    scan.pxi         verification of a mapped log for recovery, tails of whole records
+    decode.pxi       StoredMessage and the filtered scan behind `Store.read`
+    face_helpers.pxi siphash24, tag_hash, offset message ids for Python callers
+
+Hot wire paths plug in here: a producer of `Prepared` items (send_wire.pxi) fills `LogWriter.items[0:n]` from raw request
+bytes, sets `LogWriter.count` and calls `LogWriter.run()`; a consumer (receive_wire.pxi) walks units as `collect` in
+decode.pxi does, and frames record bytes instead of building StoredMessage.
+
+Threads: LogWriter belongs to one thread. Readers run in any thread; they hold the interpreter lock while they look at
+QueueState, and hold references to MappedFile while they look at bytes without it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from libc.errno cimport errno
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+include "big_endian.pxi"
+include "mapping.pxi"
+include "properties.pxi"
+include "records.pxi"
+include "queues.pxi"
+include "index.pxi"
+include "writer.pxi"
+include "scan.pxi"
+include "decode.pxi"
+include "face_helpers.pxi"

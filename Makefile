@@ -1,0 +1,36 @@
+# The doors of the repository. `make up` and `make test` install what is missing first.
+
+SHELL := /bin/bash
+PY := .venv/bin/python
+UV := $(shell command -v uv || echo .cache/tools/bin/uv)
+DATA ?= data
+PORT ?= 8081
+# Packages that are checked with mypy --strict.
+TYPED := razzo.cli razzo.nameserver razzo.broker razzo.runtime razzo.door razzo.storage razzo.protocol
+
+.PHONY: help up test check build proto bench
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+up: build  ## run Razzo here (DATA=data PORT=8081), with a first message through an official SDK as a self-check
+	@$(PY) scripts/up.py --data $(DATA) --port $(PORT)
+
+test: build  ## run all tests
+	$(PY) -m pytest tests/arch tests/unit tests/golden tests/model tests/system
+
+check: build  ## lint, types, architecture
+	$(PY) -m ruff check .
+	$(PY) -m mypy $(addprefix -p ,$(TYPED))
+	$(PY) -m pytest -q tests/arch
+
+build:  ## install what is missing, and build
+	@scripts/install.sh
+	@$(UV) sync --frozen --all-packages --quiet
+
+proto: build  ## write the committed protobuf stubs anew
+	$(PY) proto/generate.py
+
+bench: build  ## measure; not part of the gate
+	@for bench in tests/bench/*_bench.py; do echo "== $$bench"; $(PY) $$bench || exit 1; done

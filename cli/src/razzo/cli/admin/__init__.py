@@ -1,0 +1,1 @@
+"""`razzo admin`: what an operator asks of a running cluster."""

@@ -1,0 +1,67 @@
+"""The paths of all RPCs, as they stand in the `:path` header of a call."""
+
+MESSAGING_SERVICE = "apache.rocketmq.v2.MessagingService"
+ADMIN_SERVICE = "apache.rocketmq.v2.Admin"
+REGISTRY_SERVICE = "razzo.v1.Registry"
+CLUSTER_ADMIN_SERVICE = "razzo.v1.ClusterAdmin"
+HEALTH_SERVICE = "grpc.health.v1.Health"
+
+# --- apache.rocketmq.v2.MessagingService
+QUERY_ROUTE = f"/{MESSAGING_SERVICE}/QueryRoute"
+HEARTBEAT = f"/{MESSAGING_SERVICE}/Heartbeat"
+SEND_MESSAGE = f"/{MESSAGING_SERVICE}/SendMessage"
+QUERY_ASSIGNMENT = f"/{MESSAGING_SERVICE}/QueryAssignment"
+RECEIVE_MESSAGE = f"/{MESSAGING_SERVICE}/ReceiveMessage"
+ACK_MESSAGE = f"/{MESSAGING_SERVICE}/AckMessage"
+FORWARD_MESSAGE_TO_DEAD_LETTER_QUEUE = f"/{MESSAGING_SERVICE}/ForwardMessageToDeadLetterQueue"
+PULL_MESSAGE = f"/{MESSAGING_SERVICE}/PullMessage"
+UPDATE_OFFSET = f"/{MESSAGING_SERVICE}/UpdateOffset"
+GET_OFFSET = f"/{MESSAGING_SERVICE}/GetOffset"
+QUERY_OFFSET = f"/{MESSAGING_SERVICE}/QueryOffset"
+END_TRANSACTION = f"/{MESSAGING_SERVICE}/EndTransaction"
+TELEMETRY = f"/{MESSAGING_SERVICE}/Telemetry"
+NOTIFY_CLIENT_TERMINATION = f"/{MESSAGING_SERVICE}/NotifyClientTermination"
+CHANGE_INVISIBLE_DURATION = f"/{MESSAGING_SERVICE}/ChangeInvisibleDuration"
+RECALL_MESSAGE = f"/{MESSAGING_SERVICE}/RecallMessage"
+SYNC_LITE_SUBSCRIPTION = f"/{MESSAGING_SERVICE}/SyncLiteSubscription"
+
+# --- apache.rocketmq.v2.Admin
+CHANGE_LOG_LEVEL = f"/{ADMIN_SERVICE}/ChangeLogLevel"
+DESCRIBE_TOPIC_STATUS = f"/{ADMIN_SERVICE}/DescribeTopicStatus"
+LIST_SUBSCRIPTION = f"/{ADMIN_SERVICE}/ListSubscription"
+DESCRIBE_SUBSCRIPTION = f"/{ADMIN_SERVICE}/DescribeSubscription"
+DELETE_SUBSCRIPTION = f"/{ADMIN_SERVICE}/DeleteSubscription"
+DESCRIBE_GROUP_ACCUMULATION = f"/{ADMIN_SERVICE}/DescribeGroupAccumulation"
+LIST_CONSUMER_CONNECTION = f"/{ADMIN_SERVICE}/ListConsumerConnection"
+RESET_GROUP_OFFSET = f"/{ADMIN_SERVICE}/ResetGroupOffset"
+QUERY_MESSAGE = f"/{ADMIN_SERVICE}/QueryMessage"
+PRINT_THREAD_STACK_TRACE = f"/{ADMIN_SERVICE}/PrintThreadStackTrace"
+VERIFY_MESSAGE = f"/{ADMIN_SERVICE}/VerifyMessage"
+ADMIN_SEND_MESSAGE = f"/{ADMIN_SERVICE}/AdminSendMessage"
+GET_CONSUMER_RUNNING_INFO = f"/{ADMIN_SERVICE}/GetConsumerRunningInfo"
+GET_TOPIC_ROUTE = f"/{ADMIN_SERVICE}/GetTopicRoute"
+QUERY_TIME_SPAN = f"/{ADMIN_SERVICE}/QueryTimeSpan"
+GET_PROXY_RUNTIME_STATS = f"/{ADMIN_SERVICE}/GetProxyRuntimeStats"
+
+# --- razzo.v1.Registry
+REGISTER = f"/{REGISTRY_SERVICE}/Register"
+DESCRIBE_CLUSTER = f"/{REGISTRY_SERVICE}/DescribeCluster"
+
+# --- razzo.v1.ClusterAdmin
+PUT_TOPIC = f"/{CLUSTER_ADMIN_SERVICE}/PutTopic"
+DELETE_TOPIC = f"/{CLUSTER_ADMIN_SERVICE}/DeleteTopic"
+LIST_TOPICS = f"/{CLUSTER_ADMIN_SERVICE}/ListTopics"
+PUT_GROUP = f"/{CLUSTER_ADMIN_SERVICE}/PutGroup"
+DELETE_GROUP = f"/{CLUSTER_ADMIN_SERVICE}/DeleteGroup"
+LIST_GROUPS = f"/{CLUSTER_ADMIN_SERVICE}/ListGroups"
+RESET_OFFSET = f"/{CLUSTER_ADMIN_SERVICE}/ResetOffset"
+FIND_MESSAGES = f"/{CLUSTER_ADMIN_SERVICE}/FindMessages"
+DESCRIBE_BROKERS = f"/{CLUSTER_ADMIN_SERVICE}/DescribeBrokers"
+
+# --- grpc.health.v1.Health
+HEALTH_CHECK = f"/{HEALTH_SERVICE}/Check"
+HEALTH_WATCH = f"/{HEALTH_SERVICE}/Watch"
+
+SERVER_STREAMING = frozenset({RECEIVE_MESSAGE, PULL_MESSAGE, HEALTH_WATCH})
+BIDI_STREAMING = frozenset({TELEMETRY, REGISTER})
+"""All other calls are unary."""

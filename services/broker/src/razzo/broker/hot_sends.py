@@ -1,0 +1,125 @@
+"""The fast way in for SendMessage: request bytes to log bytes inside the kernel, a whole batch of calls at a time.
+
+It takes the calls that nearly all traffic is made of (one plain NORMAL message of the default namespace to a topic that is
+there) and leaves every other one to `SendDesk`, whose checks and error codes are the only ones. What both store and
+answer is the same; a randomised test holds them together (tests/system/broker/test_hot_sends.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from apache.rocketmq.v2 import service_pb2
+from razzo.broker.broker import Broker
+from razzo.broker.incoming import packed_host
+from razzo.broker.topics import TopicType
+from razzo.door.methods import BatchCall
+from razzo.protocol.codes import Code
+from razzo.protocol.errors import RazzoError
+from razzo.protocol.limits import CLIENT_ID_BYTES_MAX
+from razzo.protocol.names import is_system_topic
+from razzo.runtime.requests import CLIENT_ID, FORWARDED, NAMESPACE, peer_of
+
+log = logging.getLogger(__name__)
+
+
+class HotSends:
+    """Give `first` to a `SendDesk`."""
+
+    def __init__(self, broker: Broker, waiting_max: int, *, wait_for_flush: bool) -> None:
+        self._broker = broker
+        self._waiting_max = waiting_max
+        self._wait_for_flush = wait_for_flush
+        self._waiting = 0
+        self._topics_version = -1
+        self._offered: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Messages stored and not answered yet."""
+        return self._waiting
+
+    def first(self, calls: list[BatchCall]) -> list[BatchCall]:
+        """Stores and answers the calls it can; gives back the others, in order."""
+        if self._waiting + len(calls) > self._waiting_max:
+            return calls
+        if self._topics_version != self._broker.topics.version:
+            self._offer_topics()
+        plain: list[BatchCall] = []
+        others: list[BatchCall] = []
+        requests: list[bytes] = []
+        hosts: list[bytes] = []
+        for call in calls:
+            client_id = call.header(CLIENT_ID)
+            if not client_id or client_id.isspace() or len(client_id) > CLIENT_ID_BYTES_MAX // 4 or call.header(NAMESPACE):
+                others.append(call)
+                continue
+            plain.append(call)
+            requests.append(call.request)
+            hosts.append(packed_host(call.peer if call.header(FORWARDED) is None else peer_of(call)))
+        if not plain:
+            return others
+        try:
+            answers, end = self._broker.append_requests(requests, hosts)
+        except RazzoError:
+            return calls  # nothing was written; the other way finds the same fault and says so
+        if not end:
+            return calls
+        stored: list[tuple[BatchCall, bytes]] = []
+        for call, answer in zip(plain, answers, strict=True):
+            if answer is None:
+                others.append(call)
+            else:
+                stored.append((call, answer))
+        if self._wait_for_flush:
+            self._waiting += len(stored)
+            task = asyncio.get_running_loop().create_task(self._answer_when_flushed(stored, end))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            for call, answer in stored:
+                call.answer(answer)
+        return others
+
+    async def drain(self) -> None:
+        """Waits until every send that was taken is answered."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _answer_when_flushed(self, stored: list[tuple[BatchCall, bytes]], end: int) -> None:
+        code, text = Code.OK, "OK"
+        try:
+            if not await self._broker.wait_flushed(end):
+                code, text = Code.MASTER_PERSISTENCE_TIMEOUT, "stored, but not known to be on disk yet"
+        except Exception:
+            log.exception("the disk failed under %d sends", len(stored))
+            code, text = Code.INTERNAL_SERVER_ERROR, "the message could not be stored"
+        finally:
+            self._waiting -= len(stored)
+        for call, answer in stored:
+            call.answer(answer if code is Code.OK else _with_status(answer, code, text))
+
+    def _offer_topics(self) -> None:
+        """Tells the kernel which topics take NORMAL messages, and over how many queues."""
+        topics = self._broker.topics
+        self._topics_version = topics.version
+        offered = {
+            topic.name: topic.write_queues
+            for topic in topics
+            if topic.writable and topic.accepts(TopicType.NORMAL) and not is_system_topic(topic.name)
+        }
+        for name in self._offered.keys() - offered.keys():
+            self._broker.store.offer_topic(name, 0)
+        for name, queues in offered.items():
+            if self._offered.get(name) != queues:
+                self._broker.store.offer_topic(name, queues)
+        self._offered = offered
+
+
+def _with_status(answer: bytes, code: Code, text: str) -> bytes:
+    response = service_pb2.SendMessageResponse.FromString(answer)
+    for status in (response.status, *(entry.status for entry in response.entries)):
+        status.code, status.message = int(code), text
+    return response.SerializeToString()

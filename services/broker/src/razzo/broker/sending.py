@@ -1,0 +1,190 @@
+"""SendMessage: a batch of calls becomes one append, one wait for the disk, and as many answers.
+
+`handle` takes the calls that one turn of the loop brought. A compiled path may take the easy ones out of the list
+before (`first`): it answers them itself and leaves the rest in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from apache.rocketmq.v2 import definition_pb2, service_pb2
+from razzo.broker import incoming
+from razzo.broker.broker import Broker, end_of
+from razzo.broker.topics import Topic, TopicType
+from razzo.door.methods import BatchCall
+from razzo.protocol import limits
+from razzo.protocol.codes import Code
+from razzo.protocol.errors import BrokerFault, RazzoError, RequestRefused
+from razzo.runtime.requests import client_id_of, effective_name, namespace_of, peer_of, request_id_of
+from razzo.runtime.status import status_of
+from razzo.storage import Appended, NewMessage
+
+log = logging.getLogger(__name__)
+
+First: TypeAlias = Callable[[list[BatchCall]], list[BatchCall]]
+"""Takes calls, answers those it can, gives back the others."""
+
+
+class _Prepared(NamedTuple):
+    """A call that was checked: its records and the ids to answer with."""
+
+    call: BatchCall
+    records: list[NewMessage]
+    message_ids: list[str]
+
+
+class SendDesk:
+    """Mount `handle` as a unary batch handler."""
+
+    def __init__(self, broker: Broker, waiting_max: int, *, wait_for_flush: bool, first: First | None = None) -> None:
+        self._broker = broker
+        self._waiting_max = waiting_max
+        self._wait_for_flush = wait_for_flush
+        self._first = first
+        self._waiting = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Messages stored and not answered yet."""
+        return self._waiting
+
+    def handle(self, calls: list[BatchCall]) -> None:
+        if self._first is not None:
+            calls = self._first(calls)
+        prepared = []
+        for call in calls:
+            try:
+                each = self._prepare(call)
+            except Exception as error:
+                _refuse(call, error)
+                continue
+            if each is not None:
+                prepared.append(each)
+        if prepared:
+            self._store(prepared)
+
+    async def drain(self) -> None:
+        """Waits until every send that was taken is answered."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # --- decode and check
+
+    def _prepare(self, call: BatchCall) -> _Prepared | None:
+        """None when the call goes on by itself, because its topic has to be made first."""
+        client_id_of(call)
+        try:
+            request = service_pb2.SendMessageRequest.FromString(call.request)
+        except DecodeError as error:
+            raise RequestRefused(Code.BAD_REQUEST, "not a SendMessageRequest") from error
+        messages = request.messages
+        if not messages:
+            raise RequestRefused(Code.MESSAGE_CORRUPTED, "the request has no message")
+        if len(messages) > limits.SEND_BATCH_MESSAGES_MAX:
+            raise RequestRefused(
+                Code.MESSAGE_CORRUPTED,
+                f"a request has at most {limits.SEND_BATCH_MESSAGES_MAX} messages, not {len(messages)}",
+            )
+        namespace = namespace_of(call)
+        names = {effective_name(message.topic, namespace) for message in messages}
+        if len(names) > 1:
+            raise RequestRefused(Code.MESSAGE_CORRUPTED, "the messages of a request go to one topic")
+        name = names.pop()
+        if self._broker.may_create_topic(name):
+            self._spawn(self._make_topic_and_send(name, call))
+            return None
+        return self._check(call, list(messages), self._broker.topics.get(name))
+
+    def _check(self, call: BatchCall, messages: list[definition_pb2.Message], topic: Topic) -> _Prepared:
+        if not topic.writable:
+            raise RequestRefused(Code.FORBIDDEN, f"the topic {topic.name!r} has no write permission")
+        if self._waiting + len(messages) > self._waiting_max:
+            raise BrokerFault(Code.TOO_MANY_REQUESTS, f"{self._waiting} messages wait for the disk")
+        broker = self._broker
+        now_ms = broker.now_ms()
+        kinds = [incoming.check(message, topic, now_ms) for message in messages]
+        if len(messages) > 1 and TopicType.DELAY in kinds:
+            raise RequestRefused(Code.MESSAGE_CORRUPTED, "a delayed message is alone in its request")
+        peer = peer_of(call)
+        shared_queue = -1
+        records = []
+        for message, kind in zip(messages, kinds, strict=True):
+            if kind is TopicType.FIFO:
+                queue_id = broker.topics.queue_of_group(topic, message.system_properties.message_group)
+            else:
+                if shared_queue < 0:
+                    shared_queue = broker.topics.next_queue(topic)
+                queue_id = shared_queue
+            records.append(incoming.to_record(message, topic, queue_id, peer, now_ms))
+        return _Prepared(call, records, [message.system_properties.message_id for message in messages])
+
+    async def _make_topic_and_send(self, name: str, call: BatchCall) -> None:
+        try:
+            await self._broker.ensure_topic(name)
+        except Exception as error:
+            _refuse(call, error)
+            return
+        self.handle([call])
+
+    # --- store and answer
+
+    def _store(self, prepared: list[_Prepared]) -> None:
+        records = [record for each in prepared for record in each.records]
+        try:
+            appended = self._broker.append(records)
+        except Exception as error:
+            if len(prepared) == 1 or (isinstance(error, RazzoError) and error.code == Code.TOO_MANY_REQUESTS):
+                for each in prepared:
+                    _refuse(each.call, error)
+            else:  # nothing was written: one call's fault must not be the others'
+                for each in prepared:
+                    self._store([each])
+            return
+        if self._wait_for_flush:
+            self._waiting += len(appended)
+            self._spawn(self._answer_when_flushed(prepared, appended))
+        else:
+            _answer(prepared, appended, Code.OK, "OK")
+
+    async def _answer_when_flushed(self, prepared: list[_Prepared], appended: list[Appended]) -> None:
+        try:
+            flushed = await self._broker.wait_flushed(end_of(appended[-1]))
+        except Exception as error:
+            for each in prepared:
+                _refuse(each.call, error)
+            return
+        finally:
+            self._waiting -= len(appended)
+        if flushed:
+            _answer(prepared, appended, Code.OK, "OK")
+        else:
+            _answer(prepared, appended, Code.MASTER_PERSISTENCE_TIMEOUT, "stored, but not known to be on disk yet")
+
+    def _spawn(self, body: object) -> None:
+        task = asyncio.get_running_loop().create_task(body)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _answer(prepared: list[_Prepared], appended: list[Appended], code: Code, text: str) -> None:
+    """The same code at the top and in every entry: all messages of a batch share one fate."""
+    places = iter(appended)
+    for call, records, message_ids in prepared:
+        response = service_pb2.SendMessageResponse()
+        response.status.code, response.status.message = int(code), text
+        for _, message_id in zip(records, message_ids, strict=True):
+            entry = response.entries.add(message_id=message_id, offset=next(places).queue_offset)
+            entry.status.code, entry.status.message = int(code), text
+        call.answer(response.SerializeToString())
+
+
+def _refuse(call: BatchCall, error: Exception) -> None:
+    status = status_of(error, request_id_of(call))
+    call.answer(service_pb2.SendMessageResponse(status=status).SerializeToString())

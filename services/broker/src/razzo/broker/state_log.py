@@ -1,0 +1,280 @@
+"""The broker's own state on its own log: topics, groups, positions and leases are a fold of the records of one system
+topic, with a snapshot file to bound the replay.
+
+Changes of positions and leases are gathered by the delivery core's journal and appended once per turn of the loop, as
+one record. Changes of topics and groups are appended with them and waited for until they are on disk. When the disk is
+full, what could not be appended waits here up to a bound; above it the next snapshot stands for all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from razzo.broker import json_files, snapshot_file, state_codec
+from razzo.broker.delivery import Delivery
+from razzo.broker.delivery_events import PositionSet
+from razzo.broker.groups import GroupDeleted, GroupPut, GroupTable
+from razzo.broker.state_codec import Event, SettingsEvent
+from razzo.broker.topics import Topic, TopicDeleted, TopicPut, TopicTable
+from razzo.protocol.codes import Code
+from razzo.protocol.errors import BrokerFault
+from razzo.protocol.names import STATE_TOPIC
+from razzo.protocol.properties import UNIQ_KEY, encode_properties
+from razzo.runtime.logs import fields
+from razzo.storage import DiskFull, NewMessage, Store, StoreError
+from razzo.v1 import state_pb2
+
+log = logging.getLogger(__name__)
+
+STATE_QUEUE = 0
+SNAPSHOT_FILE = Path("config/razzo/snapshot.bin")
+UNWRITTEN_EVENTS_MAX = 100_000
+REPLAY_RECORDS = 256
+REPLAY_BYTES = 8 << 20
+# A record without any property makes a Java reader fail (store-and-semantics.md 2.3).
+_PROPERTIES = encode_properties({UNIQ_KEY: "razzo-state"})
+
+
+class Recovered(NamedTuple):
+    """What a start found: where the state came from, and how much of the log was replayed."""
+
+    source: str
+    records: int
+    events: int
+
+
+class StateLog:
+    """Folds, appends and snapshots. All methods but `recover` belong to the loop's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        root: Path,
+        topics: TopicTable,
+        groups: GroupTable,
+        delivery: Delivery,
+        clock_ms: Callable[[], int],
+        snapshot_records: int,
+    ) -> None:
+        self._store = store
+        self._path = root / SNAPSHOT_FILE
+        self._topics = topics
+        self._groups = groups
+        self._delivery = delivery
+        self._clock_ms = clock_ms
+        self._snapshot_records = snapshot_records
+        self._unwritten: list[Event] = []
+        self._next_offset = 0
+        self._records_since_snapshot = 0
+        self._snapshot_wanted = False
+        self._writing = asyncio.Lock()
+        self._changes = 0
+
+    # --- start
+
+    def recover(self) -> Recovered:
+        """Rebuilds the tables from snapshot and log, or from RocketMQ's JSON files when there is neither. Blocking; the
+        store is open."""
+        source = "log"
+        snapshot = self._read_snapshot()
+        first, end = self._store.queue_range(STATE_TOPIC, STATE_QUEUE)
+        start = first
+        events = 0
+        if snapshot is not None:
+            source = "snapshot"
+            start = snapshot.state_queue_offset
+            events += self._apply_all(snapshot.events)
+            if start < first:
+                log.error(
+                    "state records between the snapshot and the log are gone",
+                    extra=fields(snapshot=start, first=first),
+                )
+        elif end == 0:
+            source = "files"
+            events += self._import_files()
+            self._snapshot_wanted = True
+        records = 0
+        offset = max(start, first)
+        while offset < end:
+            result = self._store.read(STATE_TOPIC, STATE_QUEUE, offset, REPLAY_RECORDS, REPLAY_BYTES)
+            for message in result.messages:
+                events += self._apply_all(state_pb2.StateBatch.FromString(message.body).events)
+            records += len(result.messages)
+            if result.next_offset <= offset:
+                raise BrokerFault(Code.INTERNAL_ERROR, f"the state topic cannot be read at {offset}: {result.status}")
+            offset = result.next_offset
+        self._next_offset = max(offset, end)
+        self._records_since_snapshot = records
+        self._delivery.settle()
+        self._delivery.take_woken()
+        return Recovered(source, records, events)
+
+    def _read_snapshot(self) -> state_pb2.StateSnapshot | None:
+        try:
+            return snapshot_file.read(self._path)
+        except snapshot_file.SnapshotDamaged as damage:
+            log.error("snapshot not used: %s", damage)
+            return None
+
+    def _apply_all(self, encoded: Iterator[state_pb2.StateEvent] | object) -> int:
+        count = 0
+        for each in encoded:  # type: ignore[attr-defined]
+            event = state_codec.decode(each)
+            if event is None:
+                log.warning("a state event of a newer version is skipped")
+                continue
+            self.apply(event)
+            count += 1
+        return count
+
+    def _import_files(self) -> int:
+        """State of a store that Apache wrote. Topics that only the store knows get the queues they have there."""
+        events: list[Event] = []
+        topics = json_files.topics_of(self._store.load_config(json_files.TOPICS) or {})
+        known = {topic.name for topic in topics}
+        for name in self._store.topics():
+            queue_ids = self._store.queue_ids(name)
+            if name not in known and queue_ids:
+                topics.append(Topic(name, max(queue_ids) + 1, max(queue_ids) + 1))
+        events += [TopicPut(topic) for topic in topics]
+        events += [GroupPut(group) for group in json_files.groups_of(self._store.load_config(json_files.GROUPS) or {})]
+        for group, topic, queue_id, offset in json_files.offsets_of(self._store.load_config(json_files.OFFSETS) or {}):
+            events.append(PositionSet((group, topic, queue_id), max(0, offset), False))
+        for event in events:
+            self.apply(event)
+        return len(events)
+
+    # --- fold
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case TopicPut():
+                self._topics.apply(event)
+            case TopicDeleted(name):
+                self._topics.apply(event)
+                self._delivery.forget(topic=name)
+            case GroupPut():
+                self._groups.apply(event)
+            case GroupDeleted(name):
+                self._groups.apply(event)
+                self._delivery.forget(group=name)
+            case _:
+                self._delivery.apply(event)
+
+    # --- append
+
+    def append_pending(self) -> None:
+        """Appends what the journal gathered. A full disk keeps it for later."""
+        events = self._take()
+        if not events:
+            return
+        try:
+            self._append(events)
+        except DiskFull:
+            self._keep(events)
+        except StoreError:
+            self._keep(events)
+            log.exception("state not appended")
+
+    async def commit(self, *events: SettingsEvent) -> None:
+        """Appends changes of topics and groups, lets them take effect, and returns when they are on disk. BrokerFault
+        when they cannot be stored, and then they have no effect."""
+        pending = self._take()
+        try:
+            end = self._append([*pending, *events])
+        except DiskFull as full:
+            self._keep(pending)
+            raise BrokerFault(Code.TOO_MANY_REQUESTS, f"not stored: {full}") from full
+        except StoreError as error:
+            self._keep(pending)
+            raise BrokerFault(Code.INTERNAL_SERVER_ERROR, f"not stored: {error}") from error
+        for event in events:
+            self.apply(event)
+        if not await self._store.wait_flushed(end):
+            raise BrokerFault(Code.MASTER_PERSISTENCE_TIMEOUT, "in effect, but not known to be on disk yet")
+
+    def _take(self) -> list[Event]:
+        events: list[Event] = [*self._unwritten, *self._delivery.journal.drain()]
+        self._unwritten = []
+        return events
+
+    def _append(self, events: list[Event]) -> int:
+        """The log offset where the records end."""
+        now_ms = self._clock_ms()
+        records = [
+            NewMessage(STATE_TOPIC, STATE_QUEUE, body, _PROPERTIES, born_ms=now_ms)
+            for body in state_codec.batches(events)
+        ]
+        appended = self._store.append(records)[-1]
+        self._next_offset = appended.queue_offset + 1
+        self._records_since_snapshot += len(records)
+        return appended.physical_offset + appended.size
+
+    def _keep(self, events: list[Event]) -> None:
+        if len(events) > UNWRITTEN_EVENTS_MAX:
+            log.error("state changes dropped until the next snapshot", extra=fields(events=len(events)))
+            self._snapshot_wanted = True
+            return
+        self._unwritten = events
+
+    # --- snapshots
+
+    @property
+    def snapshot_due(self) -> bool:
+        return self._snapshot_wanted or self._records_since_snapshot >= self._snapshot_records
+
+    async def snapshot(self) -> None:
+        """Writes the snapshot file, not before the log it stands for is on disk. OSError."""
+        async with self._writing:
+            self.append_pending()
+            self._records_since_snapshot = 0
+            wanted, self._snapshot_wanted = self._snapshot_wanted, False
+            log_offset = self._store.max_physical_offset
+            encoded = self._encode_snapshot(log_offset)
+            try:
+                if not await self._store.wait_flushed(log_offset):
+                    raise TimeoutError("the log was not flushed in time for a snapshot")
+                await asyncio.to_thread(snapshot_file.write, self._path, encoded)
+            except (OSError, StoreError):
+                self._snapshot_wanted = wanted
+                raise
+
+    def _encode_snapshot(self, log_offset: int) -> bytes:
+        snapshot = state_pb2.StateSnapshot(log_offset=log_offset, state_queue_offset=self._next_offset)
+        snapshot.events.extend(state_codec.encode(event) for event in self._events())
+        return snapshot.SerializeToString()
+
+    def _events(self) -> Iterator[Event]:
+        for topic in self._topics:
+            yield TopicPut(topic)
+        for group in self._groups:
+            yield GroupPut(group)
+        yield from self._delivery.snapshot()
+
+    # --- RocketMQ's files
+
+    async def write_settings_files(self) -> None:
+        """topics.json and subscriptionGroup.json. OSError."""
+        self._changes += 1
+        version = json_files.data_version(self._changes, self._clock_ms())
+        topics = json_files.topics_value(self._topics, version)
+        groups = json_files.groups_value(self._groups, version)
+        async with self._writing:
+            await asyncio.to_thread(self._store.save_config, json_files.TOPICS, topics)
+            await asyncio.to_thread(self._store.save_config, json_files.GROUPS, groups)
+
+    async def write_position_file(self) -> None:
+        """consumerOffset.json. OSError."""
+        self._changes += 1
+        positions = [
+            (group, topic, position.queue_id, position.floor)
+            for group, topic in self._delivery.subscriptions()
+            for position in self._delivery.positions(group, topic)
+        ]
+        value = json_files.offsets_value(positions, json_files.data_version(self._changes, self._clock_ms()))
+        async with self._writing:
+            await asyncio.to_thread(self._store.save_config, json_files.OFFSETS, value)

@@ -1,0 +1,130 @@
+"""All consume queues of a store by topic and queue id, and the memory of deleted topics.
+
+Deleting a topic removes its queues but not its records, and recovery rebuilds queues from records. So a deletion is first
+noted, with the log's end at that moment, in config/razzo/deletedTopics.json: records below that offset never enter a queue
+of that topic again. The note goes when the log starts above it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from razzo.storage._kernel import LogWriter
+from razzo.storage.configs import Configs
+from razzo.storage.consume_queue import ConsumeQueue, OldFiles
+from razzo.storage.errors import StoreError
+from razzo.storage.files import FileLayer
+from razzo.storage.settings import StoreSettings
+
+DELETED = "deletedTopics"
+
+
+class QueueTable:
+    """The writing thread changes it; readers in other threads only look up."""
+
+    def __init__(self, root: Path, settings: StoreSettings, files: FileLayer, writer: LogWriter) -> None:
+        self.folder = root / "consumequeue"
+        self._settings = settings
+        self._files = files
+        self._writer = writer
+        self._configs = Configs(root / "config" / "razzo", files)
+        self._old_files = OldFiles(settings.old_queue_files_mapped_max)
+        self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        self._deleted: dict[str, int] = {}
+        self.count = 0
+        self.incomplete = False  # files had to be dropped at load: the log has to be gone through from its beginning
+
+    def load(self) -> None:
+        """Every queue folder; a deletion that was cut short is finished."""
+        noted: dict[str, Any] = self._configs.load(DELETED) or {}
+        for topic, below in noted.items():
+            self._deleted[topic] = int(below)
+            self._writer.set_deleted(topic, int(below))
+        for topic in self._files.list_folders(self.folder):
+            for name in self._files.list_folders(self.folder / topic):
+                if name.isdigit():
+                    self._load_one(topic, int(name))
+
+    def _load_one(self, topic: str, queue_id: int) -> None:
+        queue = self._build(topic, queue_id)
+        if not queue.load():
+            self.incomplete = True
+        below = self._deleted.get(topic, 0)
+        if below and queue.units.next > 0 and queue.units.end_physical <= below:
+            queue.remove_files()
+            return
+        self._enter(queue)
+
+    def create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue that does not exist yet; its files come with its first unit. ValueError for an impossible name."""
+        if "/" in topic or "\0" in topic or topic in (".", ".."):
+            raise ValueError(f"{topic!r} cannot be a folder name, so it cannot be a topic")
+        if self.count >= self._settings.queues_max:
+            raise StoreError(f"the store has {self.count} queues, the limit queues_max")
+        queue = self._build(topic, queue_id)
+        self._enter(queue)
+        return queue
+
+    def _build(self, topic: str, queue_id: int) -> ConsumeQueue:
+        folder = self.folder / topic / str(queue_id)
+        return ConsumeQueue(folder, topic, queue_id, self._settings, self._files, self._old_files)
+
+    def _enter(self, queue: ConsumeQueue) -> None:
+        self._by_topic.setdefault(queue.topic, {})[queue.queue_id] = queue
+        self._writer.add_queue(queue.units)
+        self.count += 1
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue that holds or held messages."""
+        by_id = self._by_topic.get(topic)
+        queue = None if by_id is None else by_id.get(queue_id)
+        return queue if queue is not None and queue.units.next > 0 else None
+
+    def all(self) -> list[ConsumeQueue]:
+        return [queue for by_id in list(self._by_topic.values()) for queue in list(by_id.values())]
+
+    def topics(self) -> list[str]:
+        return sorted({queue.topic for queue in self.all() if queue.units.next > 0})
+
+    def ids(self, topic: str) -> list[int]:
+        return sorted(queue_id for queue_id, queue in list(self._by_topic.get(topic, {}).items()) if queue.units.next > 0)
+
+    def deleted_below(self, topic: str) -> int:
+        """Physical offset below which a topic's records belong to a deleted topic of the same name; 0 mostly."""
+        return self._deleted.get(topic, 0)
+
+    def delete(self, topic: str, end: int) -> list[ConsumeQueue]:
+        """Note the deletion durably, then remove the files; `end` is where the log ends. Returns the queues removed."""
+        if topic not in self._by_topic:
+            return []
+        self._deleted[topic] = end
+        self._configs.save(DELETED, self._deleted)
+        self._writer.set_deleted(topic, end)
+        queues = list(self._by_topic.pop(topic).values())
+        self._writer.remove_topic(topic)
+        self.count -= len(queues)
+        for queue in queues:
+            queue.remove_files()
+        folder = self.folder / topic
+        if self._files.exists(folder) and not self._files.list_folders(folder):
+            self._files.rmdir(folder)
+        return queues
+
+    def forget_deletions(self, log_start: int) -> None:
+        """Notes about records that are gone themselves."""
+        kept = {topic: below for topic, below in self._deleted.items() if below > log_start}
+        if kept != self._deleted:
+            for topic in self._deleted.keys() - kept.keys():
+                self._writer.set_deleted(topic, 0)
+            self._deleted = kept
+            self._configs.save(DELETED, kept)
+
+    def cut(self, end: int) -> list[ConsumeQueue]:
+        """Drop units of records at or above `end`; returns the queues that lost some. Deletions above it move down to it:
+        what is appended there from now on belongs to a living topic."""
+        lowered = {topic: min(below, end) for topic, below in self._deleted.items()}
+        if lowered != self._deleted:
+            self._deleted = lowered
+            self._configs.save(DELETED, lowered)
+            for topic, below in lowered.items():
+                self._writer.set_deleted(topic, below)
+        return [queue for queue in self.all() if queue.cut(end)]

@@ -1,0 +1,450 @@
+"""The face of the store: append a batch, wait for the disk, read, find, cut, expire.
+
+Appending is for one thread (the loop that owns the store); reading is for any. The commit log is the truth, everything else
+is derived from it and rebuilt from it when in doubt.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from razzo.storage import lookup
+from razzo.storage._kernel import (
+    NEED_INDEX,
+    NEED_PAGES,
+    NEED_QUEUE,
+    NEED_SEGMENT,
+    NEED_UNITS,
+    LogWriter,
+    StoredMessage,
+    TooLarge,
+)
+from razzo.storage.checkpoint import CheckpointFile
+from razzo.storage.commit_log import CommitLog
+from razzo.storage.configs import Configs
+from razzo.storage.confirming import Confirming
+from razzo.storage.consume_queue import ConsumeQueue
+from razzo.storage.errors import CorruptStore, DiskFull, MessageTooLarge, StoreClosed, StoreError
+from razzo.storage.files import FileLayer
+from razzo.storage.flusher import DerivedFlusher, LogFlusher
+from razzo.storage.key_index import KeyIndex
+from razzo.storage.messages import Appended, NewMessage, ReadResult, pack_host
+from razzo.storage.opening import Opening
+from razzo.storage.queue_table import QueueTable
+from razzo.storage.recovery import RecoveryReport
+from razzo.storage.retention import RetentionReport, RetentionRules, decide
+from razzo.storage.settings import DELAY_LEVELS_MS, FlushMode, StoreSettings
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """One store directory. Build, `open()`, use, `close()`."""
+
+    def __init__(self, root: Path, settings: StoreSettings | None = None, *, clock_ms: Callable[[], int] = wall_clock_ms,
+                 files: FileLayer | None = None) -> None:  # fmt: skip
+        self.root = Path(root)
+        self.settings = settings or StoreSettings()
+        self._clock_ms = clock_ms
+        self._files = files or FileLayer()
+        # The hot path asks for crash points only when somebody listens.
+        self._reach = None if type(self._files) is FileLayer else self._files.reach
+        self._sync = self.settings.flush_mode is FlushMode.SYNC
+        self._configs = Configs(self.root / "config", self._files)
+        self._confirming = Confirming(
+            self.settings.waiters_max, lambda: self._flusher.flushed, lambda: self.confirm_offset
+        )
+        self._build()
+        self._refusal: StoreError | None = StoreClosed("the store is not open")
+        self._disk_full = False
+        self._opened = False
+
+    # --- life
+
+    def _build(self) -> None:
+        """Everything of one open(); no disk is touched."""
+        settings, files = self.settings, self._files
+        self._writer = LogWriter(
+            file_bytes=settings.commit_log_file_bytes,
+            body_max=settings.body_bytes_max,
+            properties_max=settings.properties_bytes_max,
+            store_host=pack_host(*settings.store_host),
+            crc_property=settings.append_crc_property,
+            index_enabled=settings.index_enabled,
+            delays=DELAY_LEVELS_MS,
+            appended=Appended,
+        )
+        self._queues = QueueTable(self.root, settings, files, self._writer)
+        self._log = CommitLog(self.root / "commitlog", settings, files, self._writer)
+        self._index = KeyIndex(self.root / "index", settings, files, self._writer)
+        self._checkpoint = CheckpointFile(self.root / "checkpoint", files)
+        self._flusher = LogFlusher(self._log, self._writer, settings, files, self._log_flushed, self._disk_failed)
+        self._derived = DerivedFlusher(
+            self._flusher, self._writer, self._index, self._checkpoint, settings, files, self._disk_failed
+        )
+        self._growing: set[ConsumeQueue] = set()
+        self._grew = False
+
+    def open(self) -> RecoveryReport:
+        """Lock, load, recover, start the flushers. Blocking. StoreLocked, CorruptStore, DiskFull; the lock is free then."""
+        if self._opened:
+            raise StoreError("the store is open already")
+        self._build()
+        self._files.make_dirs(self.root)
+        lock_fd = self._files.lock(self.root / "lock")
+        try:
+            report = self._load()
+        except BaseException as error:
+            self._stop_parts()
+            self._files.unlock(self.root / "lock", lock_fd)
+            if isinstance(error, OSError):
+                raise CorruptStore(f"the store could not be opened: {error}") from error
+            raise
+        self._lock_fd = lock_fd
+        self._opened = True
+        self._refusal = None
+        return report
+
+    def _load(self) -> RecoveryReport:
+        clean = not self._files.exists(self.root / "abort")
+        checkpoint = self._checkpoint.load()
+        self._log.load()
+        self._queues.load()
+        self._files.reach("recovery.queues_loaded")
+        if self.settings.index_enabled:
+            # The checkpoint speaks of the files it was written with; once some are gone only what is left counts.
+            if not (self._index.load(clean, checkpoint.index_ms) and self._files.exists(self.root / "index")):
+                checkpoint = replace(checkpoint, index_ms=0)
+            self._files.make_dirs(self.root / "index")
+        opening = Opening(self._log, self._index, self._writer, self.settings, self._files, self._queues)
+        report, last_ms = opening.run(clean, checkpoint)
+        # What was found may sit in memory only (a killed process): put it on disk before anything builds on it.
+        self._log.sync(self._log.segments)
+        last_ms = last_ms or checkpoint.log_ms
+        self._log.start(report.end, last_ms)
+        self._files.write_new(self.root / "abort", str(os.getpid()).encode())
+        self._files.sync_dir(self.root)
+        self._flusher.start(report.end, last_ms)
+        self._derived.flush_queues()
+        # Index files written to from now on are not whole until they are full: index_ms must not cover them any more.
+        self._derived.start(last_ms, self._index.sync_full())
+        self._derived.save_checkpoint()
+        self._log.written(report.end)
+        return report
+
+    def close(self) -> None:
+        """Clean stop: everything on disk, checkpoint, then `abort` goes. After a disk failure `abort` stays. Idempotent."""
+        if not self._opened:
+            return
+        self._opened = False
+        self._refusal = self._refusal or StoreClosed("the store is closed")
+        try:
+            self._flusher.stop()
+            self._derived.stop()
+            if self._flusher.failed is None:
+                self._flush_everything()
+            self._settle_waiters()
+        finally:
+            self._stop_parts()
+            self._files.unlock(self.root / "lock", self._lock_fd)
+
+    def _flush_everything(self) -> None:
+        self._flusher.flush_now()
+        self._files.reach("close.log_flushed")
+        self._derived.flush_queues()
+        index_ms = None
+        if self.settings.index_enabled:
+            self._index.sync_all()
+            index_ms = self._flusher.flushed_ms
+        self._files.reach("close.queues_flushed")
+        self._derived.save_checkpoint(index_ms=index_ms)
+        self._files.reach("close.checkpoint_written")
+        self._files.unlink(self.root / "abort")
+        self._files.sync_dir(self.root)
+
+    def _stop_parts(self) -> None:
+        self._flusher.stop()
+        self._derived.stop()
+        self._log.close()
+        self._index.close()
+
+    def attach_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Where callbacks and releases run."""
+        self._confirming.attach_loop(loop)
+
+    # --- writing
+
+    def append(self, batch: Sequence[NewMessage]) -> list[Appended]:
+        """Write a batch, in order, all or nothing. MessageTooLarge, ValueError and TypeError name the message; DiskFull and
+        StoreClosed; nothing was written when it raises."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._disk_full:
+            raise DiskFull(f"the disk is used to {self.settings.disk_full_percent} percent or more; no message is taken")
+        writer = self._writer
+        try:
+            if self._reach is not None:
+                self._reach("append.before")
+            result = writer.append(batch, self._clock_ms())
+            while type(result) is int:
+                self._provide(result)
+                result = writer.run()
+        except TooLarge as error:
+            raise MessageTooLarge(str(error)) from None
+        except BaseException:
+            writer.forget()
+            raise
+        if self._reach is not None:
+            self._reach("append.written")
+        self._log.written(writer.end_physical)
+        if self._grew:
+            self._settle_growth()
+        if self._sync:
+            self._flusher.request()
+        else:
+            self._confirming.written()
+        return result  # type: ignore[return-value]
+
+    def _provide(self, code: int) -> None:
+        """Get what a planned batch lacks. DiskFull; any other refusal of the disk is a StoreError."""
+        needed: Any = self._writer.needed
+        self._grew = True
+        try:
+            if code == NEED_PAGES:
+                self._log.add_pages(needed)
+            elif code == NEED_UNITS:
+                needed.files_of.reserve(needed.planned)
+                self._growing.add(needed.files_of)
+            elif code == NEED_SEGMENT:
+                self._log.add_segment()
+            elif code == NEED_QUEUE:
+                self._queues.create(*needed)
+            elif code == NEED_INDEX:
+                self._index.reserve(needed)
+            else:
+                raise AssertionError(f"the kernel asked for {code}")
+        except OSError as error:
+            raise StoreError(f"the disk refuses a new file or block: {error}") from error
+
+    def _settle_growth(self) -> None:
+        """After a batch that needed new files: forget those that are full."""
+        self._log.trim()
+        self._index.trim()
+        confirm = self.confirm_offset
+        self._growing = {queue for queue in self._growing if not queue.trim(confirm)}
+        self._grew = bool(self._growing)
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Where the next record goes, but for an end-of-file marker."""
+        return self._writer.end_physical
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._flusher.flushed
+
+    @property
+    def confirm_offset(self) -> int:
+        """Readers see records that end at or below it. SYNC: on disk; ASYNC: written."""
+        return self._flusher.flushed if self._sync else self._writer.end_physical
+
+    async def wait_flushed(self, offset: int, timeout_s: float | None = None) -> bool:
+        """True once the log is on disk up to `offset`, False after timeout_s (default sync_flush_timeout_ms). StoreClosed
+        when the disk failed or the store was closed before; StoreError when waiters_max wait already."""
+        if offset <= self._flusher.flushed:
+            return True
+        if self._refusal is not None:
+            raise self._refusal
+        if timeout_s is None:
+            timeout_s = self.settings.sync_flush_timeout_ms / 1_000
+        return await self._confirming.wait(offset, timeout_s, self._flusher.request)
+
+    def on_confirmed(self, callback: Callable[[int], None]) -> None:
+        """Call back on the loop thread with the confirm offset each time it has moved (several moves may share a call)."""
+        self._confirming.add_callback(callback)
+
+    def _log_flushed(self) -> None:
+        """On the flusher thread."""
+        self._confirming.from_thread(self._confirming.release)
+
+    def _disk_failed(self, why: str) -> None:
+        """On a flusher thread: from now on nothing is taken or confirmed."""
+        error = StoreClosed(why)
+        self._refusal = error
+        self._flusher.failed = self._flusher.failed or why
+        self._confirming.from_thread(lambda: self._confirming.fail(error))
+
+    def _settle_waiters(self) -> None:
+        """At close: everything is on disk, or the disk failed."""
+        error = self._refusal or StoreClosed("the store is closed")
+        if self._flusher.failed is None:
+            self._confirming.from_thread(self._confirming.release)
+        self._confirming.from_thread(lambda: self._confirming.fail(error))
+
+    # --- reading: any thread
+
+    def topics(self) -> list[str]:
+        """Topics something was appended to."""
+        return self._queues.topics()
+
+    def queue_ids(self, topic: str) -> list[int]:
+        return self._queues.ids(topic)
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) of readable queue offsets, max exclusive; (0, 0) when the queue does not exist."""
+        queue = self._queues.get(topic, queue_id)
+        return (0, 0) if queue is None else lookup.readable_range(queue, self.confirm_offset)
+
+    def read(self, topic: str, queue_id: int, offset: int, max_count: int = 32, max_bytes: int = 256 << 10,
+             tag_hashes: frozenset[int] | None = None) -> ReadResult:  # fmt: skip
+        """Messages of one queue from `offset` on; only those whose tag code is in tag_hashes, when given (3.8)."""
+        max_count = min(max_count, self.settings.read_messages_max)
+        max_bytes = min(max_bytes, self.settings.read_bytes_max)
+        return lookup.read(self._queues.get(topic, queue_id), self._log, self.confirm_offset, offset, max_count, max_bytes,
+                           tag_hashes, self.settings.scan_units_max)  # fmt: skip
+
+    def read_offsets(self, topic: str, queue_id: int, offsets: Sequence[int]) -> list[StoredMessage | None]:
+        """Single messages of one queue; None where there is none any more or not yet."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return [None] * len(offsets)
+        return lookup.read_offsets(queue, self._log, self.confirm_offset, offsets)
+
+    def read_at(self, physical_offset: int) -> StoredMessage | None:
+        """The record that begins at a physical offset."""
+        return self._log.read_at(physical_offset, self.confirm_offset)
+
+    def units(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
+        """(physical offset, size, tag code) of at most max_count queue offsets from `offset` on."""
+        queue = self._queues.get(topic, queue_id)
+        return [] if queue is None else lookup.units(queue, self.confirm_offset, offset, max_count)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
+        """Queue offset of the first message stored at or after a time (upper: the last one at or before), clamped (3.9)."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return lookup.offset_by_time(queue, self._log, self.confirm_offset, timestamp_ms, upper)
+
+    def query_by_key(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[StoredMessage]:
+        """The newest max_count messages of a topic that carry a key and were stored in [begin_ms, end_ms], oldest first."""
+        if not self.settings.index_enabled:
+            return []
+        limit = min(max_count, self.settings.query_max)
+        return lookup.query_by_key(self._index, self._log, self.confirm_offset, self._queues.deleted_below(topic), topic, key,
+                                   limit, begin_ms, end_ms)  # fmt: skip
+
+    def tail(self, physical_offset: int, max_bytes: int, until: int | None = None) -> bytes:
+        """Raw whole records from a record's start, at most max_bytes but at least one record, none that ends above `until`
+        (default: the confirm offset). Empty at the end; at an end-of-file marker the records of the next file (each record
+        holds its own physical offset). ValueError when no record begins there."""
+        return self._log.tail(physical_offset, max_bytes, self.confirm_offset if until is None else until)
+
+    # --- changing what is there: the writing thread
+
+    def truncate(self, physical_offset: int) -> None:
+        """Drop every record from a record's start on, durably. ValueError when no record begins there."""
+        if self._refusal is not None:
+            raise self._refusal
+        end = self._writer.end_physical
+        if physical_offset >= end:
+            return
+        if physical_offset < self._log.min_offset or self._log.read_at(physical_offset, end) is None:
+            raise ValueError(f"no record begins at offset {physical_offset}")
+        self._flusher.flush_now()
+        self._derived.save_checkpoint(lower_to=physical_offset)
+        self._files.reach("truncate.checkpoint_lowered")
+        with self._flusher.hold(), self._derived.pause():
+            for queue in self._queues.cut(physical_offset):
+                queue.sync()
+            self._files.reach("truncate.queues_cut")
+            index_from = self._index.cut(physical_offset) if self.settings.index_enabled else 0
+            self._log.cut(physical_offset)
+            self._files.reach("truncate.log_cut")
+            last_ms = lookup.newest_store_ms(self._queues.all(), self._log)
+            self._log.resume(physical_offset, last_ms)
+            self._flusher.rewind(physical_offset, last_ms)
+            for queue in self._queues.all():
+                queue.correct_first(self._log.min_offset)
+            if self.settings.index_enabled:
+                lookup.index_again(self._log, self._index, self._writer, max(index_from, self._log.min_offset))
+
+    def delete_topic(self, topic: str) -> None:
+        """Drop a topic's queues and their files, for good; its records stay in the log until they expire. The next message
+        of the topic starts at queue offset 0."""
+        if self._refusal is not None:
+            raise self._refusal
+        with self._derived.pause():
+            self._growing.difference_update(self._queues.delete(topic, self._writer.end_physical))
+
+    def run_retention(self, now_ms: int) -> RetentionReport:
+        """Decide (retention.py) and do: remove old log files, then queue and index files that only spoke of them."""
+        settings = self.settings
+        rules = RetentionRules(settings.retention_hours, settings.delete_hour, settings.disk_max_used_percent,
+                               settings.disk_clean_forcibly_percent, settings.disk_full_percent,
+                               settings.delete_batch_files_max)  # fmt: skip
+        used = self._files.usage_percent(self.root)
+        mtimes = [self._files.mtime_ms(segment.path) for segment in self._log.segments]
+        decision = decide(rules, mtimes, time.localtime(now_ms / 1000).tm_hour, used, now_ms)
+        # Only what is on disk may go: queues must not point to what a crash would bring back.
+        removed = min(decision.remove, sum(segment.end <= self._flusher.flushed for segment in self._log.segments[:-1]))
+        queue_files = index_files = 0
+        if removed:
+            for _ in range(removed):
+                self._log.drop_first()
+            self._files.sync_dir(self.root / "commitlog")
+            start = self._log.min_offset
+            with self._derived.pause():
+                for queue in self._queues.all():
+                    queue.correct_first(start)
+                    queue_files += queue.expire(start)
+                index_files = self._index.expire(start)
+                self._queues.forget_deletions(start)
+        self._disk_full = not decision.writable
+        return RetentionReport(decision.reason, removed, queue_files, index_files, used, decision.writable,
+                               self._log.min_offset)  # fmt: skip
+
+    # --- the rest
+
+    def describe(self) -> dict[str, Any]:
+        """Offsets, sizes and lag, for metrics and admin."""
+        end = self._writer.end_physical
+        return {
+            "root": str(self.root),
+            "flush_mode": self.settings.flush_mode.value,
+            "writable": self._refusal is None and not self._disk_full,
+            "refusal": None if self._refusal is None else str(self._refusal),
+            "disk_full": self._disk_full,
+            "damaged": list(self._log.damaged),
+            "min_physical_offset": self._log.min_offset,
+            "max_physical_offset": end,
+            "flushed_offset": self._flusher.flushed,
+            "confirm_offset": self.confirm_offset,
+            "flush_lag_bytes": end - self._flusher.flushed,
+            "flushes": self._flusher.flushes,
+            "waiters": len(self._confirming),
+            "log_files": len(self._log.segments),
+            "queues": self._queues.count,
+            "index_files": len(self._index.index_files),
+            "records_appended": self._writer.records_total,
+            "bytes_appended": self._writer.bytes_total,
+            "last_store_ms": self._writer.last_store_time_ms,
+        }
+
+    def load_config(self, name: str) -> dict[str, Any] | None:
+        """config/<name>.json, or its .bak; None when there is neither."""
+        return self._configs.load(name)
+
+    def save_config(self, name: str, value: dict[str, Any]) -> None:
+        """Write config/<name>.json durably; the former one becomes .bak."""
+        self._configs.save(name, value)

@@ -1,0 +1,111 @@
+"""Builds the client programs of `clients/` (once for each state of their sources, into .cache) and runs them.
+
+Every program takes ``[--tls] [--drain] HOST:PORT``, runs its checks against the probe service and prints one JSON line
+for each: ``{"check": name, "error": text or ""}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "clients"
+CACHE = Path(__file__).parents[3] / ".cache" / "door-clients"
+BUILD_S_MAX = 900
+RUN_S_MAX = 120
+
+LANGUAGES = os.environ.get("DOOR_CLIENTS", "go").split(",")
+"""Languages of this run, from ``DOOR_CLIENTS=go,node,java,rust``; all but Go fetch a lot and build for a minute."""
+
+
+def _run(command: list[str], folder: Path, **environment: str) -> None:
+    done = subprocess.run(
+        ["nice", "-n", "5", *command],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-3000:]} {done.stderr[-3000:]}"
+
+
+def _build(language: str, folder: Path) -> list[str]:
+    """Builds in `folder`, which holds a copy of the sources; the command that runs the program."""
+    match language:
+        case "go":
+            _run(["go", "build", "-o", "client", "."], folder, GOFLAGS="-mod=readonly")
+            return [str(folder / "client")]
+        case "node":
+            _run(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+            return ["node", str(folder / "client.mjs")]
+        case "java":
+            _run(["mvn", "-q", "-B", "package", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], folder)
+            return [
+                "java",
+                "-XX:+UseSerialGC",
+                "-Xmx512m",
+                "-cp",
+                f"{folder}/target/classes:{folder}/target/lib/*",
+                "Client",
+            ]
+        case "rust":
+            _run(["cargo", "build", "--release", "--locked"], folder)
+            return [str(folder / "target" / "release" / "door-client")]
+    raise ValueError(f"no client program in {language!r}")
+
+
+def program(language: str) -> list[str]:
+    """The command of a built program."""
+    sources = sorted(file for file in (SOURCES / language).rglob("*") if file.is_file())
+    digest = hashlib.sha256()
+    for file in sources:
+        digest.update(str(file.relative_to(SOURCES)).encode() + b"\0" + file.read_bytes())
+    folder = CACHE / f"{language}-{digest.hexdigest()[:16]}"
+    command_file = folder / "command.json"
+    if not command_file.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(SOURCES / language, folder)
+        command_file.write_text(json.dumps(_build(language, folder)))
+    command: list[str] = json.loads(command_file.read_text())
+    return command
+
+
+class Run:
+    """One run of a program."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, language: str, *arguments: str) -> Run:
+        pipe = asyncio.subprocess.PIPE
+        command = await asyncio.to_thread(program, language)
+        return cls(await asyncio.create_subprocess_exec(*command, *arguments, stdin=pipe, stdout=pipe, stderr=pipe))
+
+    async def checks(self) -> AsyncIterator[tuple[str, str]]:
+        """Name and error of each check as it is done; AssertionError when the program fails otherwise."""
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        async with asyncio.timeout(RUN_S_MAX):
+            async for line in self._process.stdout:
+                told = json.loads(line)
+                yield told["check"], told["error"]
+            complaint = await self._process.stderr.read()
+            assert await self._process.wait() == 0, complaint.decode()[-3000:]
+
+    async def go_on(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go on\n")
+        await self._process.stdin.drain()
+
+    def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
