@@ -5,10 +5,11 @@ PY := .venv/bin/python
 UV := $(shell command -v uv || echo .cache/tools/bin/uv)
 DATA ?= data
 PORT ?= 8081
+SEEDS ?= 0:500
 # Packages that are checked with mypy --strict.
 TYPED := razzo.cli razzo.nameserver razzo.broker razzo.runtime razzo.door razzo.storage razzo.protocol
 
-.PHONY: help up test check build proto bench
+.PHONY: help up test check build proto docs golden test-long sanitize bench
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,6 +32,18 @@ build:  ## install what is missing, and build
 
 proto: build  ## write the committed protobuf stubs anew
 	$(PY) proto/generate.py
+
+docs: build  ## write the reference pages of docs/ anew
+	$(PY) scripts/reference.py
+
+golden: build  ## compare our bytes with RocketMQ's: golden vectors, and Apache's own store classes
+	$(PY) -m pytest tests/golden tests/system/apache
+
+test-long: build  ## random histories for longer (SEEDS=0:500)
+	RAZZO_MODEL_SEEDS=$(SEEDS) $(PY) -m pytest --timeout 3600 tests/model
+
+sanitize: build  ## the compiled parts under address and undefined-behaviour sanitizers
+	scripts/sanitize.sh
 
 bench: build  ## measure; not part of the gate
 	@for bench in tests/bench/*_bench.py; do echo "== $$bench"; $(PY) $$bench || exit 1; done

@@ -19,7 +19,9 @@ setup(
             Extension(
                 "razzo.storage._kernel",
                 ["src/razzo/storage/_kernel.pyx"],
-                depends=[f"src/razzo/storage/{name}" for name in os.listdir("src/razzo/storage") if name.endswith(".pxi")],
+                depends=[
+                    f"src/razzo/storage/{name}" for name in os.listdir("src/razzo/storage") if name.endswith(".pxi")
+                ],
                 libraries=["deflate"],
                 extra_compile_args=FLAGS + (SANITIZER if sanitized else []),
                 extra_link_args=SANITIZER if sanitized else [],

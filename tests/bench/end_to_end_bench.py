@@ -39,7 +39,6 @@ CLIENT_HEADERS = (
     ("x-mq-language", "JAVA"),
     ("x-mq-protocol", "v2"),
     ("x-mq-client-version", "5.2.1"),
-    ("x-mq-namespace", ""),
     ("x-mq-date-time", "20261121T000000Z"),
     ("x-mq-request-id", "1f0c7d2e-bench"),
     ("user-agent", "grpc-java-netty/1.71.0"),
@@ -66,9 +65,10 @@ def broker_pid(parent: int) -> int:
 
 
 @contextlib.contextmanager
-def cluster(flush: str, data: Path) -> Iterator[tuple[str, int]]:
+def cluster(flush: str, data: Path, door: str) -> Iterator[tuple[str, int]]:
     """A running `razzo up`: yields its endpoint and the broker's pid."""
     command = [RAZZO, "up", "--json", "--data", str(data), "--port", "0", "--flush", flush]
+    command += ["--set", f"broker.door={door}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -137,7 +137,7 @@ def h2load(address: str, path: str, request: bytes, streams: int, seconds: float
     with tempfile.NamedTemporaryFile() as body:
         body.write(request)
         body.flush()
-        command = ["h2load", f"-D{seconds}", f"-c{connections}", f"-m{streams}", "-w20", "-W20", "-d", body.name]
+        command = ["h2load", f"-D{max(1, round(seconds))}", f"-c{connections}", f"-m{streams}", "-w20", "-W20", "-d", body.name]
         for key, value in (*CLIENT_HEADERS, ("content-type", "application/grpc"), ("te", "trailers")):
             command += ["-H", f"{key}: {value}"]
         done = subprocess.run([*command, f"http://{address}{path}"], capture_output=True, text=True, check=True)
@@ -227,13 +227,14 @@ def main() -> None:
     parser.add_argument("--streams", default="1,8,64,256")
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--flush", default="async,sync")
+    parser.add_argument("--door", choices=("native", "grpcio"), default="native")
     options = parser.parse_args()
     if shutil.which("h2load") is None:
         raise SystemExit("h2load is missing: apt-get install nghttp2-client")
     bodies, streams = ([int(word) for word in text.split(",")] for text in (options.bodies, options.streams))
     for flush in options.flush.split(","):
-        print(f"end to end, {flush} flush", flush=True)
-        with tempfile.TemporaryDirectory(prefix="razzo-bench-") as data, cluster(flush, Path(data)) as (endpoint, pid):
+        print(f"end to end, {options.door} door, {flush} flush", flush=True)
+        with tempfile.TemporaryDirectory(prefix="razzo-bench-") as data, cluster(flush, Path(data), options.door) as (endpoint, pid):
             bench_send(endpoint, pid, bodies, streams, options.seconds)
             bench_receive(endpoint, pid, f"bench-{bodies[len(bodies) // 2]}")
 

@@ -1,9 +1,9 @@
 """What the storage kernel does on one core: `python tests/bench/storage_bench.py [--json] [--quick] [--dir PATH]`.
 
-Appending: messages and bytes a second at 100 B, 1 KiB and 64 KiB bodies, batches of 1 and 64, sync and async flush. Async
-figures are the caller's time in `append`; sync figures wait for the disk after each batch. Every message carries TAGS; the
-line "keys" adds UNIQ_KEY and KEYS and so two index entries a message. Recovery: a crashed store opened again with CRC checks.
-Memory: anonymous memory (beside page cache) after a million messages in a hundred queues.
+Appending: messages and bytes a second at 100 B, 1 KiB and 64 KiB bodies, batches of 1 and 64, sync and async flush.
+Async figures are the caller's time in `append`; sync figures wait for the disk after each batch. Every message carries
+TAGS; the line "keys" adds UNIQ_KEY and KEYS and so two index entries a message. Recovery: a crashed store opened again
+with CRC checks. Memory: anonymous memory (beside page cache) after a million messages in a hundred queues.
 """
 
 import argparse

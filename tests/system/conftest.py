@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,45 @@ from razzo_cluster import Cluster
 _numbers = itertools.count(1)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows what its clusters logged."""
+    report = yield
+    if report.failed:
+        values = list(getattr(item, "funcargs", {}).values())
+        clusters = [value for value in values if isinstance(value, Cluster)]
+        clusters += [cluster for value in values if isinstance(value, Factory) for cluster in value.made]
+        for cluster in dict.fromkeys(clusters):
+            report.sections.append((f"logs of {cluster.data}", cluster.describe("")))
+    return report
+
+
+class Factory:
+    """Makes clusters (not started), each with a data directory of its own below `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made: list[Cluster] = []
+        self._folder = folder
+
+    def __call__(self, **settings: Any) -> Cluster:
+        data = settings.pop("data", self._folder / f"cluster-{len(self.made)}")
+        self.made.append(Cluster(data, **settings))
+        return self.made[-1]
+
+
 @pytest.fixture
-def cluster_factory(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """Makes clusters (not started), each with a data directory of its own; all are gone after the test."""
-    made: list[Cluster] = []
-
-    def make(**settings: Any) -> Cluster:
-        data = settings.pop("data", tmp_path / f"cluster-{len(made)}")
-        made.append(Cluster(data, **settings))
-        return made[-1]
-
-    yield make
-    for cluster in made:
+def cluster_factory(tmp_path: Path) -> Iterator[Factory]:
+    """Makes clusters; all are gone after the test."""
+    factory = Factory(tmp_path)
+    yield factory
+    for cluster in factory.made:
         cluster.terminate()
 
 
 @pytest.fixture
-def cluster(cluster_factory: Callable[..., Cluster]) -> Iterator[Cluster]:
+def cluster(cluster_factory: Factory) -> Iterator[Cluster]:
     """A started cluster of the test's own; its stop must be clean."""
     cluster = cluster_factory().start()
     yield cluster

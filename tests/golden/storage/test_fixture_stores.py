@@ -190,7 +190,10 @@ def test_j_ipv6_and_long_topic(opened: Callable[[], Store], tmp_path: Path) -> N
 
 
 def test_k_damage_in_the_middle(fixture: Fixture, opened: Callable[[], Store]) -> None:
-    """A flipped body bit in record 2. Apache cuts the log there; we keep it, refuse that record and serve the others."""
+    """A flipped body bit in record 2.
+
+    Apache cuts the log there; we keep it, refuse that record and serve the others.
+    """
     fixture.log[182 + 88] ^= 1
     fixture.write(abort=True)
     store = opened()

@@ -1,4 +1,7 @@
-"""razzo.storage against the golden vectors: the same inputs through the Store's face, the files' bytes at the other end."""
+"""razzo.storage against the golden vectors.
+
+The same inputs through the Store's face, the files' bytes at the other end.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +198,10 @@ def test_index_at_default_sizes(open_store: Opener, tmp_path: Path) -> None:
 
 
 def test_checkpoint(open_store: Opener, tmp_path: Path) -> None:
-    """Both message times are the last record's after a clean stop; the page is Apache's size and zero behind its fields."""
+    """Both message times are the last record's after a clean stop.
+
+    The page is Apache's size and zero behind its fields.
+    """
     wanted = VECTORS["checkpoint"]
     store = open_store()
     store.append([message()])

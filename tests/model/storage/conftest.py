@@ -14,6 +14,9 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A folder in memory where there is one: a random run syncs often, and nothing here asks what a power cut leaves."""
+    """A folder in memory where there is one.
+
+    A random run syncs often, and nothing here asks what a power cut leaves.
+    """
     with tempfile.TemporaryDirectory(prefix="razzo-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
         yield Path(folder)

@@ -7,7 +7,9 @@ purpose and then ask for the same comparison.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,13 @@ def same(got: StoredMessage | None, wanted: Record | None, where: str = "") -> N
         assert facts(got) == facts(wanted), where
 
 
+def next_delete_hour_ms(settings: StoreSettings) -> int:
+    """A moment within the next day at which expired files are removed; what was written today has not expired then."""
+    now = time.localtime()
+    moment = (now.tm_year, now.tm_mon, now.tm_mday + 1, settings.delete_hour, 30, 0, 0, 0, -1)
+    return int(time.mktime(moment)) * 1000
+
+
 class Pair:
     """One Store over `root` and the twin that says what it must hold.
 
@@ -152,6 +161,19 @@ class Pair:
     def drop_topic(self, topic: str) -> None:
         self.twin.drop_topic(topic)
         self.store.delete_topic(topic)
+
+    def retain(self, files: int) -> None:
+        """Lets the first `files` commit-log files expire; the last one never goes."""
+        self.flush()
+        paths = sorted(path for path in (self.root / "commitlog").iterdir() if int(path.name) < self.twin.end)
+        for path in paths[:-1][:files]:
+            os.utime(path, (0, 0))
+        report = self.store.run_retention(next_delete_hour_ms(self.settings))
+        kept = paths[min(files, len(paths) - 1)] if paths else None
+        base = int(kept.name) if kept is not None else self.twin.base
+        assert (report.min_physical_offset, self.store.min_physical_offset) == (base, base)
+        self.twin.retain_from(base)
+        self.index_rebuilt = True
 
     def close(self) -> None:
         self.store.close()

@@ -46,7 +46,7 @@ class Life:
         )
         self.steps = {
             self.append: 10, self.read: 6, self.look_up_key: 3, self.look_up_time: 3, self.truncate: 1,
-            self.drop_topic: 1, self.stop_and_open: 1, self.kill_and_open: 1, self.check: 2,
+            self.drop_topic: 1, self.retain: 1, self.stop_and_open: 1, self.kill_and_open: 1, self.check: 2,
         }  # fmt: skip
 
     def next_root(self) -> Path:
@@ -112,6 +112,12 @@ class Life:
         self.note(topic)
         self.pair.drop_topic(topic)
         assert not (self.pair.root / "consumequeue" / topic).exists()
+
+    def retain(self) -> None:
+        files = self.rng.randrange(3)
+        self.note(files)
+        self.pair.retain(files)
+        self.pair.check()
 
     def stop_and_open(self) -> None:
         self.pair.reopen_after_stop()

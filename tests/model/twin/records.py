@@ -201,14 +201,13 @@ def decode(data: bytes, at: int) -> Record:
     reconsume_times, prepared_offset = cursor.number("i"), cursor.number("q")
     body = cursor.take(cursor.number("i"))
     try:
-        topic = cursor.take(cursor.number("H" if magic == MAGIC_V2 else "b")).decode()
-        properties = cursor.take(cursor.number("h"))
-        decode_properties(properties)
+        topic = cursor.take(cursor.number("h" if magic == MAGIC_V2 else "b")).decode()
     except UnicodeDecodeError as failure:
         raise BadRecordError(str(failure)) from failure
+    properties = cursor.take(cursor.number("h"))
     if cursor.at != at + size:
         raise BadRecordError(f"fields end at {cursor.at}, the record at {at + size}")
-    if crc31(body) != body_crc:
+    if body and crc31(body) != body_crc:
         raise BadRecordError("body CRC")
     return Record(topic, queue_id, body, properties, queue_offset, physical_offset, store_ms, store_host, sys_flag,
                   flag, born_ms, born_host, reconsume_times, prepared_offset, magic, size)  # fmt: skip

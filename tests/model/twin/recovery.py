@@ -1,8 +1,8 @@
-"""What a start must make of a commit log's bytes, as a pure function of them (store-and-semantics.md 2.1, 5; our rule).
+"""What a start must make of a commit log's bytes, as a pure function of them (store-and-semantics.md 2.1 and 5).
 
-Apache cuts the log at the first bad byte. Our rule (architecture.md 3, replication-and-reliability.md 3.3) is stricter:
-the first bad place is a *torn tail*, and is cut, only when no sound record with its own offset lies beyond it; otherwise
-it is *damage*, the log stays whole, and every sound record on both sides of it is still served.
+Apache cuts the log at the first bad byte. Our rule (architecture.md 3, replication-and-reliability.md 3.3) is
+stricter: the first bad place is a *torn tail*, and is cut, only when no sound record with its own offset lies beyond
+it; otherwise it is *damage*, the log stays whole, and every sound record on both sides of it is still served.
 """
 
 import struct
@@ -29,9 +29,8 @@ def scan_file(start: int, data: bytes) -> tuple[list[Record], int, bool]:
     while at < len(data):
         if is_blank(data, at):
             return records, start + len(data), True
-        try:
-            record = decode(data, at)
-        except BadRecordError:
+        record = sound_record(data, at, start)
+        if record is None:
             return records, start + at, False
         records.append(record)
         at += record.size
@@ -44,7 +43,7 @@ def next_sound(files: dict[int, bytes], after: int) -> int | None:
         data = files[start]
         places = sorted(at - 4 for magic in _MAGICS for at in _find_all(data, magic))
         for at in places:
-            if at >= 0 and start + at > after and _names_itself(data, at, start):
+            if at >= 0 and start + at > after and sound_record(data, at, start) is not None:
                 return start + at
     return None
 
@@ -57,11 +56,20 @@ def _find_all(data: bytes, needle: bytes) -> list[int]:
     return found
 
 
-def _names_itself(data: bytes, at: int, start: int) -> bool:
+def sound_record(data: bytes, at: int, start: int) -> Record | None:
+    """The record at byte `at` of the file that starts at `start`, when nothing speaks against it.
+
+    Besides the format's own checks it must name its own place, its topic must be able to name a folder, and it must not
+    end in a zero byte: no writer ends one so, and no checksum covers the end of a record of which the disk got all but
+    the last bytes.
+    """
     try:
-        return decode(data, at).physical_offset == start + at
+        record = decode(data, at)
     except BadRecordError:
-        return False
+        return None
+    torn = record.properties.endswith(b"\0") or record.topic.endswith("\0")
+    folder = record.topic not in ("", ".", "..") and not {"/", "\0"} & set(record.topic)
+    return record if record.physical_offset == start + at and folder and not torn else None
 
 
 def recover(files: dict[int, bytes]) -> Outcome:
@@ -88,5 +96,4 @@ def recover(files: dict[int, bytes]) -> Outcome:
 
 
 def _scan_from(start: int, data: bytes, position: int) -> tuple[list[Record], int, bool]:
-    records, stop, whole = scan_file(position, data[position - start :])
-    return records, stop, whole
+    return scan_file(position, data[position - start :])

@@ -1,9 +1,11 @@
-"""Runs the real Apache RocketMQ 5.4.0 beside our tests: a JVM with name server and clients (the desk), one per broker.
+"""Runs the real Apache RocketMQ 5.4.0 beside our tests: a JVM with name server and clients (the desk), one per
+broker.
 
 The jars come from Maven Central, once per machine, into `.cache/apache-rocketmq-5.4.0/lib`; `ApacheDesk.java` is
-compiled there too, once per content. A broker is Apache's own `BrokerStartup` (or `ProxyStartup`, which holds broker and
-gRPC proxy) over a store directory of the caller's choice, on ports that were free a moment ago, with a heap small enough
-for a test machine. Waiting is always for a line, an answer or the end of the process, and always with a deadline.
+compiled there too, once per content. A broker is Apache's own `BrokerStartup` (or `ProxyStartup`, which holds broker
+and gRPC proxy) over a store directory of the caller's choice, on ports that were free a moment ago, with a heap small
+enough for a test machine. Waiting is always for a line, an answer or the end of the process, and always with a
+deadline.
 """
 
 from __future__ import annotations
@@ -222,7 +224,10 @@ class Desk(_Jvm):
 
 
 class ApacheBroker:
-    """Apache's broker over `store`: start, use, stop or kill, start again. `settings` are broker.conf keys, sizes perhaps."""
+    """Apache's broker over `store`.
+
+    Start, use, stop or kill, start again. `settings` are broker.conf keys, sizes perhaps.
+    """
 
     def __init__(self, desk: Desk, work: Path, store: Path, name: str, *, proxy: bool = False, **settings: object):
         self.desk, self.work, self.store, self.name = desk, work, store, name
@@ -271,7 +276,10 @@ class ApacheBroker:
         return self.desk.call(op, broker=self.name, **request)
 
     def stop(self) -> None:
-        """A clean stop, as systemctl would do it: SIGTERM, Apache's shutdown hook, everything flushed, abort removed."""
+        """A clean stop, as systemctl would do it.
+
+        SIGTERM, Apache's shutdown hook, everything flushed, abort removed.
+        """
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:

@@ -31,6 +31,7 @@ from interop_store import (
     assert_apache_serves,
     assert_razzo_finds_keys,
     assert_razzo_serves,
+    assert_same_messages,
     messages_to_send,
     save_topics,
     settings,
@@ -153,7 +154,8 @@ def apache_messages(seed: int) -> list[dict[str, Any]]:
 
 
 def write_with_apache(travelled: Travelled, station: str, seed: int) -> None:
-    """Sends, waits until the message of delay level 1 and the committed one were delivered, and drains Apache's topic."""
+    """Sends, waits until the message of delay level 1 and the committed one were delivered, and drains Apache's
+    topic."""
     broker = travelled.broker
     broker.call("create_topic", topic=APACHE_TOPIC, queues=2)
     requests = apache_messages(seed)
@@ -203,8 +205,7 @@ def assert_holds_what_apache_showed(store: Store, travelled: Travelled, station:
         found = store.read_at(shown["physical_offset"])
         assert found is not None
         assert found.offset_message_id == shown["offset_message_id"]
-        record = _record(found)
-        assert as_apache_shows(record) == shown
+        assert_same_messages([as_apache_shows(_record(found))], [shown])
 
 
 def _record(message: Any) -> Record:
@@ -247,7 +248,8 @@ def test_leftovers_are_on_their_system_topics(razzo_opened: Store, both_wrote_lo
     ((_, _, due_ms),) = razzo_opened.units("SCHEDULE_TOPIC_XXXX", 17, 0, 10)
     assert due_ms == pending[0].store_ms + 2 * 3_600_000
     halves = razzo_opened.read("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0).messages
-    assert [dict(half.properties)["REAL_TOPIC"] for half in halves] == [APACHE_TOPIC] * 3
+    assert {half.properties["REAL_TOPIC"] for half in halves} == {APACHE_TOPIC}
+    assert len({half.properties["UNIQ_KEY"] for half in halves}) == 3, "Apache may write a half it checks anew"
 
 
 def test_razzo_reads_apache_configs(razzo_opened: Store) -> None:
@@ -266,7 +268,7 @@ def test_razzo_reads_apache_configs(razzo_opened: Store) -> None:
 def razzo_was_killed(razzo_opened: Store, apache_wrote: Travelled) -> tuple[Travelled, int]:
     """A process of ours writes on, with IPv6 addresses, and is killed while it does; how many messages it had acked."""
     razzo_opened.close()
-    messages = messages_to_send(KILLED_SEED, 4000)
+    messages = messages_to_send(KILLED_SEED, 500)
     batches = [messages[at : at + 5] for at in range(0, len(messages), 5)]
     steps = [("open",), *(("append", batch) for batch in batches)]
     ours = settings(apache_wrote.broker.port, "::1")
@@ -300,7 +302,7 @@ def test_apache_serves_what_a_killed_razzo_acked(
     for queue_id in range(TOPICS["Orders"]):
         wanted = [as_apache_shows(record) for record in log.in_queue("Orders", queue_id)]
         drained = travelled.broker.call("drain", topic="Orders", queue_id=queue_id, offset=0)
-        assert [apache_facts(shown) for shown in drained["messages"]] == wanted
+        assert_same_messages([apache_facts(shown) for shown in drained["messages"]], wanted)
 
 
 # -- Apache to Razzo, killed -------------------------------------------------------------------------------------------
@@ -328,7 +330,10 @@ def test_razzo_serves_what_a_killed_apache_acked(apache_was_killed: Travelled) -
 
 
 def test_a_store_of_default_sizes_both_ways(desk: Desk, tmp_path: Path) -> None:
-    """1 GiB log files, 6 MB queue files, 420 MB index files: Apache makes them, is killed, Razzo goes on, Apache reads."""
+    """1 GiB log files, 6 MB queue files, 420 MB index files.
+
+    Apache makes them, is killed, Razzo goes on, Apache reads.
+    """
     broker = ApacheBroker(desk, tmp_path / "apache", tmp_path / "store", "default-sizes")
     broker.start()
     broker.call("create_topic", topic="Big", queues=1)

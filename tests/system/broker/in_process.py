@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import shutil
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -265,7 +265,12 @@ async def running(data, **settings):
 
 def crash_copy(data: Path, target: Path) -> Path:
     """The directory as a power cut would leave it now: the copy was never closed."""
-    shutil.copytree(data, target)
+
+    def copy(source, destination):
+        with suppress(FileNotFoundError):  # renamed by a thread while we look, as in a real cut
+            shutil.copy2(source, destination)
+
+    shutil.copytree(data, target, copy_function=copy)
     assert (target / "abort").exists()
     return target
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from broker.in_process import Code, MessageType, TopicType, pb, resource, running
+from broker.in_process import Code, MessageType, TopicType, eventually, pb, resource, running
 
 from razzo.protocol import limits, methods
 
@@ -136,9 +136,10 @@ async def test_many_acks_in_one_request(client, topic):
 
 async def test_a_forged_handle_is_refused(client, topic, message):
     handle = handle_of(message)
-    forged = handle[:-1] + ("A" if handle[-1] != "A" else "B")
-    message.system_properties.receipt_handle = forged
-    assert (await client.ack(topic, G, message)).status.code == Code.INVALID_RECEIPT_HANDLE
+    for at in range(0, len(handle) - 1, 3):
+        forged = handle[:at] + ("A" if handle[at] != "A" else "B") + handle[at + 1 :]
+        message.system_properties.receipt_handle = forged
+        assert (await client.ack(topic, G, message)).status.code == Code.INVALID_RECEIPT_HANDLE
 
 
 async def test_messages_of_a_closed_connection_are_not_hidden(broker, client, topic):
@@ -152,6 +153,21 @@ async def test_messages_of_a_closed_connection_are_not_hidden(broker, client, to
     assert farewell.status.code == Code.OK
     (again,) = await client.take(topic, G, poll_s=3)
     assert attempt_of(again) == 2
+
+
+async def test_messages_of_a_silent_client_come_again(tmp_path):
+    async with running(tmp_path / "data", client_expiry_ms=300) as broker:
+        client, silent = broker.client(), broker.client()
+        await broker.admin().topic(T)
+        await client.subscribe(T, G)
+        await client.send_ok(T, b"m")
+        assert len(await silent.take(T, G, invisible_s=None, auto_renew=True)) == 1
+
+        async def redelivered():
+            return await client.take(T, G)
+
+        (again,) = await eventually(redelivered)
+        assert attempt_of(again) == 2
 
 
 async def test_a_push_consumers_nack_waits_at_least_the_groups_delay(admin, client, topic):

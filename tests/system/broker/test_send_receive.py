@@ -8,9 +8,10 @@ import time
 
 import grpc
 import pytest
-from broker.in_process import Code, MessageType, TopicType, pb, resource
+from broker.in_process import Code, MessageType, TopicType, pb, resource, running
 
 from apache.rocketmq.v2 import definition_pb2
+from razzo.broker.settings import FlushChoice
 from razzo.protocol import limits, methods
 
 T, G = "orders", "billing"
@@ -287,6 +288,26 @@ async def test_a_waiting_receive_gets_the_next_message_at_once(client, topic):
     assert status.code == Code.OK
     assert [message.body for message in messages] == [b"now"]
     assert time.monotonic() - begun < 1.0
+
+
+@pytest.mark.parametrize("flush_mode", list(FlushChoice))
+async def test_no_message_falls_between_a_send_and_a_wait(tmp_path, flush_mode):
+    """A receive that comes while the message is on its way to the disk is woken when it is there."""
+    async with running(tmp_path / "data", flush_mode=flush_mode) as broker:
+        sender, client = broker.client(), broker.client()
+        await broker.admin().topic(T)
+        await client.subscribe(T, G)
+        for n in range(60):
+            begun = time.monotonic()
+            sent = asyncio.create_task(sender.send_ok(T, b"%d" % n))
+            for _ in range(n % 6):
+                await asyncio.sleep(0)
+            status, messages, _ = await client.receive(T, G, poll_s=5)
+            assert status.code == Code.OK
+            assert [message.body for message in messages] == [b"%d" % n]
+            assert time.monotonic() - begun < 2
+            await sent
+            await client.ack_ok(T, G, *messages)
 
 
 async def test_every_waiting_receive_gets_its_message(client, topic):

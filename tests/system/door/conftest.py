@@ -32,14 +32,16 @@ TEST_S_MAX = 60.0
 
 
 @pytest.fixture(autouse=True)
-async def watchdog() -> AsyncIterator[None]:
+async def watchdog(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     """Ends a test that hangs: pytest-timeout's signal is not delivered while uvloop waits."""
+    marked = request.node.get_closest_marker("timeout")
+    seconds = marked.args[0] - 10 if marked else TEST_S_MAX
 
     def give_up() -> None:
         for task in asyncio.all_tasks():
-            task.cancel(f"the test took longer than {TEST_S_MAX} s")
+            task.cancel(f"the test took longer than {seconds} s")
 
-    timer = asyncio.get_running_loop().call_later(TEST_S_MAX, give_up)
+    timer = asyncio.get_running_loop().call_later(seconds, give_up)
     yield
     timer.cancel()
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from razzo.door import framing
-from razzo.door.methods import BatchCall, Call, CallInfo, GrpcStatus, MethodTable, RpcError
+from razzo.door.methods import BatchCall, Call, CallInfo, GrpcStatus, MethodTable, RpcError, answer_many
 
 SERVICE = "razzo.test.Probe"
 PATIENCE_S = 10.0
@@ -63,11 +63,11 @@ class Probe:
         self.table = MethodTable()
         for name in ("Echo", "Fail", "Crash", "Mirror", "Describe", "Wait"):
             self.table.unary(path(name), getattr(self, f"_{name.lower()}"))
-        for name in ("EchoBatch", "FailBatch", "CrashBatch", "DescribeBatch", "HoldBatch"):
+        for name in ("EchoBatch", "ManyBatch", "FailBatch", "CrashBatch", "DescribeBatch", "HoldBatch"):
             self.table.unary_batch(path(name), getattr(self, f"_{name[:-5].lower()}_batch"))
         for name in ("Count", "Raw", "FailStream", "WaitStream", "Flood"):
             self.table.server_stream(path(name), getattr(self, f"_{name.lower()}"))
-        for name in ("Chat", "Total", "FailChat", "Talk"):
+        for name in ("Chat", "Total", "FailChat", "Talk", "Deaf"):
             self.table.bidi(path(name), getattr(self, f"_{name.lower()}"))
 
     def note(self, what: str) -> None:
@@ -120,6 +120,10 @@ class Probe:
         self.batches.append(len(calls))
         for call in calls:
             call.answer(call.request)
+
+    def _many_batch(self, calls: list[BatchCall]) -> None:
+        """Echo, all answers in one call."""
+        answer_many(calls, [call.request for call in calls])
 
     def _fail_batch(self, calls: list[BatchCall]) -> None:
         for call in calls:
@@ -206,3 +210,7 @@ class Probe:
         async for _ in call:
             self.note("Talk heard")
         self.note("Talk ended")
+
+    async def _deaf(self, call: Call) -> None:
+        """Reads nothing."""
+        await self._wait_for_ever("Deaf")

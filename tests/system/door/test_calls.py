@@ -58,6 +58,12 @@ async def test_batch_calls_may_be_answered_later_and_in_any_order(door: Door) ->
     assert [await call for call in calls] == [b"%d answered" % number for number in range(10)]
 
 
+async def test_calls_may_be_answered_all_at_once(door: Door) -> None:
+    call = door.channel().unary_unary(path("ManyBatch"))
+    answers = await asyncio.gather(*(call(b"%d" % number) for number in range(500)))
+    assert answers == [b"%d" % number for number in range(500)]
+
+
 async def test_some_calls_of_a_batch_may_fail(door: Door) -> None:
     method = door.channel().unary_unary(path("HoldBatch"))
     calls = [method(b"%d" % number) for number in range(6)]
@@ -229,9 +235,11 @@ async def test_deadline_ends_a_stream_and_cancels_its_handler(door: Door) -> Non
 
 
 async def test_held_batch_call_ends_at_its_deadline(door: Door) -> None:
-    error = await refused(door.channel().unary_unary(path("HoldBatch"))(b"", timeout=0.2))
+    error = await refused(door.channel().unary_unary(path("HoldBatch"))(b"request", timeout=0.2))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    door.probe.held[0].answer(b"too late")
+    held = door.probe.held[0]
+    assert (held.request, held.path) == (b"request", path("HoldBatch")), "a handler may look at what it holds"
+    held.answer(b"too late")
     assert await door.channel().unary_unary(path("Echo"))(b"still here") == b"still here"
 
 

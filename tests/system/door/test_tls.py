@@ -6,6 +6,7 @@ import asyncio
 import json
 import ssl
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -155,6 +156,19 @@ async def test_mutual_tls_serves_only_clients_of_the_authority(
             await bad.unary_unary(path("Echo"))(b"x", timeout=5)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert await good.unary_unary(path("Echo"))(b"y") == b"y"
+
+
+async def test_compulsory_tls_serves_no_plaintext(
+    open_door: OpenDoor, authority: Authority, tls_files: TlsFiles
+) -> None:
+    door = await open_door(tls=replace(tls_files, compulsory=True))
+    assert door.bound.plain_port == door.bound.tls_port
+    plain = await door.wire()
+    await plain.send(plain.call(path("EchoBatch"), b"x")[1])
+    await plain.until_closed()
+    assert door.probe.batches == []
+    secure = await door.wire(port=door.tls_port, tls=authority.client_context())
+    assert (await secure.ask(path("EchoBatch"), b"x")).status == 0
 
 
 async def test_missing_files_are_an_error_at_start(open_door: OpenDoor, tmp_path: Path) -> None:

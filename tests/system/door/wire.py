@@ -114,6 +114,8 @@ class Wire:
         self.windows: dict[int, int] = {}
         self.closed = False
         self.ack_pings = True
+        self.in_the_middle = False  # of a frame that the test sends in pieces: answers of our own wait
+        self._waiting_answers: list[bytes] = []
         self._encoder = hpack.Encoder()
         self._decoder = hpack.Decoder()
         self._block: tuple[int, int, bytes] | None = None
@@ -212,6 +214,21 @@ class Wire:
     def describe(self) -> str:
         return f"closed={self.closed} goaway={self.goaway} streams={len(self.streams)} pongs={len(self.pongs)}"
 
+    async def send_in_pieces(self, pieces: Iterable[bytes]) -> None:
+        """Sends what is whole frames only together, a loop turn between the pieces."""
+        self.in_the_middle = True
+        for piece in pieces:
+            await self.send(piece)
+            await asyncio.sleep(0)
+        self.in_the_middle = False
+        self._answer(b"")
+
+    def _answer(self, data: bytes) -> None:
+        self._waiting_answers.append(data)
+        if not self.in_the_middle and not self.writer.transport.is_closing():
+            self.writer.write(b"".join(self._waiting_answers))
+            self._waiting_answers.clear()
+
     async def _read(self) -> None:
         try:
             while True:
@@ -232,7 +249,7 @@ class Wire:
             answer.frames.append("DATA")
             answer.ended |= bool(flags & END_STREAM)
             if self.grant and payload:
-                self.writer.write(window_update(0, len(payload)) + window_update(stream, len(payload)))
+                self._answer(window_update(0, len(payload)) + window_update(stream, len(payload)))
         elif kind == RST_STREAM:
             self.stream(stream).reset = int.from_bytes(payload, "big")
         elif kind == SETTINGS and flags & ACK:
@@ -240,13 +257,13 @@ class Wire:
         elif kind == SETTINGS:
             pairs = struct.iter_unpack(">HI", payload)
             self.server_settings.update(pairs)
-            self.writer.write(frame(SETTINGS, ACK, 0))
+            self._answer(frame(SETTINGS, ACK, 0))
         elif kind == PING and flags & ACK:
             self.pongs.append(payload)
         elif kind == PING:
             self.pings.append(payload)
             if self.ack_pings:
-                self.writer.write(frame(PING, ACK, 0, payload))
+                self._answer(frame(PING, ACK, 0, payload))
         elif kind == GOAWAY:
             self.goaway = (
                 int.from_bytes(payload[:4], "big"),

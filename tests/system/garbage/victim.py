@@ -31,6 +31,11 @@ class Victim:
         self.assert_serving()
         self.remember_log()
 
+    @property
+    def native_door(self) -> bool:
+        """Whether clients are served by razzo.door's own server, which needs one port for plaintext and TLS."""
+        return self.cluster.endpoint == self.cluster.tls_endpoint
+
     def remember_log(self) -> None:
         """From here on the log should be as it is now."""
         self.log = self.log_checksums()

@@ -9,9 +9,13 @@ import pytest
 from nameserver.nameserver_process import Client, NameserverProcess, until_async
 
 
-@pytest.fixture(scope="session")
-def running_nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameserverProcess]:
-    process = NameserverProcess(tmp_path_factory.mktemp("nameserver")).start()
+@pytest.fixture(scope="session", params=["grpcio", "native"])
+def running_nameserver(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[NameserverProcess]:
+    """Tests of a nameserver with default settings run on both doors."""
+    data = tmp_path_factory.mktemp(f"nameserver-{request.param}")
+    process = NameserverProcess(data, f"--door={request.param}").start()
     yield process
     assert process.stop() == 0, process.log
 

@@ -113,7 +113,7 @@ async def test_refusals(nameserver: NameserverProcess, client: Client) -> None:
         assert code_of(await client.call("QueryAssignment", ask)) is Code.FORBIDDEN
         ask.group.name = "no spaces"
         assert code_of(await client.call("QueryAssignment", ask)) is Code.ILLEGAL_CONSUMER_GROUP
-        client.metadata = (("x-mq-client-id", "  "),)
+        client.metadata = (("x-mq-client-id", ""),)
         assert code_of(await route(client, "nowhere")) is Code.CLIENT_ID_REQUIRED
 
 

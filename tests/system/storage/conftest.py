@@ -1,7 +1,8 @@
-"""Puts this folder and the twin on the import path (importlib mode adds nothing by itself), and test folders in memory.
+"""Puts this folder and the twin on the import path (importlib mode adds nothing by itself), and test folders in
+memory.
 
-A killed process leaves its page cache, so what these tests look at is the same on a disk and in memory; the syncs are not
-what is tested, and on a disk they would be most of the time.
+A killed process leaves its page cache, so what these tests look at is the same on a disk and in memory; the syncs are
+not what is tested, and on a disk they would be most of the time.
 """
 
 import sys
@@ -28,3 +29,11 @@ def make_folder() -> Iterator[Callable[[], Path]]:
 @pytest.fixture
 def tmp_path(make_folder: Callable[[], Path]) -> Path:
     return make_folder()
+
+
+@pytest.fixture
+def interval() -> Iterator[Callable[[float], None]]:
+    """Sets how often the interpreter switches threads, for one test."""
+    before = sys.getswitchinterval()
+    yield sys.setswitchinterval
+    sys.setswitchinterval(before)

@@ -1,7 +1,7 @@
 """Processes of their own that live a Store's life by a plan until a crash point or a kill -9 ends them.
 
-They are forked from a clean server process (multiprocessing's forkserver), which costs milliseconds. A child reports over a
-pipe before and after each step of its plan, so that the parent knows what was acknowledged when it died.
+They are forked from a clean server process (multiprocessing's forkserver), which costs milliseconds. A child reports
+over a pipe before and after each step of its plan, so that the parent knows what was acknowledged when it died.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ CRASHED = 137
 """Exit code of a child that its crash point ended, the one a kill -9 leaves in a shell."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["razzo.storage", "asyncio"])
+_context.set_forkserver_preload(["storage_children", "random_messages"])
 
 Step = tuple[Any, ...]
-"""("append", [messages]), ("truncate", offset), ("delete_topic", name), ("save_config", name, value), ("retain", now_ms),
-("flush",), ("hold",), ("close",) or ("open",). "hold" waits for the kill. An append counts as done once it is flushed."""
+"""("append", [messages]), ("truncate", offset), ("delete_topic", name), ("save_config", name, value), ("retain",
+now_ms), ("flush",), ("hold",), ("close",) or ("open",). "hold" waits for the kill. An append counts as done once
+it is flushed."""
 
 
 class CrashingFiles(FileLayer):

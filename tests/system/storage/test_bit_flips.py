@@ -1,7 +1,8 @@
-"""One flipped bit, anywhere: the rest is served, the broken record never is, and derived files are mended from the log.
+"""One flipped bit, anywhere: the rest is served, the broken record never is, derived files are mended from the log.
 
-A record's body is under a CRC always; its other fields only with the appended CRC property, which is off by default and is
-the format's limit, not ours: there the flipped record may come back changed, but must not take anything else along.
+A record's body is under a CRC always; its other fields only with the appended CRC property, which is off by default
+and is the format's limit, not ours: there the flipped record may come back changed, but must not take anything else
+along.
 """
 
 from __future__ import annotations

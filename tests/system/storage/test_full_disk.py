@@ -1,7 +1,8 @@
-"""No space left: a clear DiskFull, nothing half written, reads go on, and writes go on once there is space. Never a SIGBUS.
+"""No space left: a clear DiskFull, nothing half written, reads go on, writes go on once there is space; no SIGBUS.
 
-The disk is a real one of a few MiB where the machine lets us mount one, and always also the kernel's own limit on file
-sizes, which refuses with EFBIG what a full disk refuses with ENOSPC. Each life is a child: a SIGBUS would end only that one.
+The disk is a real one of a few MiB where the machine lets us mount one, and always also the kernel's own limit on
+file sizes, which refuses with EFBIG what a full disk refuses with ENOSPC. Each life is a child: a SIGBUS would end
+only that one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""kill -9 at no particular moment: every acknowledged message is there, in order, and what else is there was asked for."""
+"""kill -9 at no particular moment.
+
+Every acknowledged message is there, in order, and what else is there was asked for.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from razzo.storage import FlushMode, StoreSettings
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = StoreSettings(**{**TINY, "consume_queue_file_units": 3, "flush_mode": FlushMode.SYNC})
-APPENDS_MAX = 20_000
+APPENDS_MAX = 3_000
 DEATHS = 3
 
 

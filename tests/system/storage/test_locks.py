@@ -39,7 +39,7 @@ def test_another_process_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_second_store_of_the_same_process_is_refused(tmp_path: Path) -> None:
-    """POSIX record locks do not tell one process's two openings apart, and the second's close would drop the first's."""
+    """POSIX locks do not tell one process's two openings apart, and the second's close would drop the first's."""
     pair = Pair(tmp_path)
     try:
         pair.append([Message("T", 0, b"first", b"")])

@@ -37,14 +37,22 @@ producer.shutdown()
 
 JAVA = Snippet(
     "Java",
-    "org.apache.rocketmq:rocketmq-client-java (TLS unless enableSsl(false))",
+    "org.apache.rocketmq:rocketmq-client-java, class Demo",
     """
-ClientServiceProvider provider = ClientServiceProvider.loadService();
-ClientConfiguration configuration = ClientConfiguration.newBuilder().setEndpoints("ENDPOINT").build();
-Producer producer = provider.newProducerBuilder().setClientConfiguration(configuration).setTopics("demo").build();
-Message message = provider.newMessageBuilder().setTopic("demo").setBody("hello".getBytes(UTF_8)).build();
-System.out.println(producer.send(message).getMessageId());
-producer.close();
+import org.apache.rocketmq.client.apis.*;
+import org.apache.rocketmq.client.apis.producer.Producer;
+
+public class Demo {
+    public static void main(String[] arguments) throws Exception {
+        var provider = ClientServiceProvider.loadService();
+        var configuration = ClientConfiguration.newBuilder().setEndpoints("ENDPOINT").enableSsl(false).build();
+        try (Producer producer = provider.newProducerBuilder()
+                .setClientConfiguration(configuration).setTopics("demo").build()) {
+            var message = provider.newMessageBuilder().setTopic("demo").setBody("hello".getBytes()).build();
+            System.out.println(producer.send(message).getMessageId());
+        }
+    }
+}
 """,
 )
 
@@ -52,11 +60,34 @@ GO = Snippet(
     "Go",
     "go get github.com/apache/rocketmq-clients/golang/v5",
     """
-producer, err := rmq.NewProducer(&rmq.Config{Endpoint: "ENDPOINT", Credentials: &credentials.SessionCredentials{}},
-    rmq.WithTopics("demo"))
-if err == nil { err = producer.Start() }
-if err == nil { _, err = producer.Send(ctx, &rmq.Message{Topic: "demo", Body: []byte("hello")}) }
-if err == nil { err = producer.GracefulStop() }
+package main
+
+import (
+    "context"
+    "fmt"
+    "log"
+
+    rmq "github.com/apache/rocketmq-clients/golang/v5"
+    "github.com/apache/rocketmq-clients/golang/v5/credentials"
+)
+
+func main() {
+    rmq.EnableSsl = false
+    config := &rmq.Config{Endpoint: "ENDPOINT", Credentials: &credentials.SessionCredentials{}}
+    producer, err := rmq.NewProducer(config, rmq.WithTopics("demo"))
+    if err != nil {
+        log.Fatal(err)
+    }
+    if err = producer.Start(); err != nil {
+        log.Fatal(err)
+    }
+    defer producer.GracefulStop()
+    sent, err := producer.Send(context.Background(), &rmq.Message{Topic: "demo", Body: []byte("hello")})
+    if err != nil {
+        log.Fatal(err)
+    }
+    fmt.Println(sent[0].MessageID)
+}
 """,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,10 +148,21 @@ def in_words(event: dict[str, Any]) -> str:
             return str(other)
 
 
+def own_command() -> str:
+    """What to type to run this command from here: its name, when the shell finds it under that."""
+    own = Path(sys.executable).with_name("razzo")
+    found = shutil.which("razzo")
+    if found is not None and os.path.samefile(found, own):
+        return "razzo"
+    here = os.getcwd()
+    return os.path.relpath(own, here) if own.is_relative_to(here) else str(own)
+
+
 def ready_text(event: dict[str, Any]) -> str:
     """What `razzo up` says when clients can connect."""
     from razzo.cli.snippets import SNIPPETS
 
+    admin = f"{own_command()} admin --endpoint {event['endpoint']}"
     endpoint, tls = event["endpoint"], event["tls_endpoint"]
     plain_and_tls = "plaintext and TLS" if tls == endpoint else f"plaintext; TLS: {tls or 'off'}"
     lines = [
@@ -162,10 +174,10 @@ def ready_text(event: dict[str, Any]) -> str:
         "",
         "A topic and a consumer group, a message in, a message out:",
         "",
-        f"  razzo admin --endpoint {endpoint} create-topic demo",
-        f"  razzo admin --endpoint {endpoint} create-group readers",
-        f"  razzo admin --endpoint {endpoint} produce demo 'hello'",
-        f"  razzo admin --endpoint {endpoint} consume demo --group readers --from-start",
+        f"  {admin} create-topic demo",
+        f"  {admin} create-group readers",
+        f"  {admin} produce demo 'hello'",
+        f"  {admin} consume demo --group readers --from-start",
         "",
         "With the official SDKs:",
     ]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 from razzo.broker.delivery import Delivery
@@ -25,7 +26,7 @@ from razzo.protocol.errors import BrokerFault, RequestRefused
 from razzo.protocol.names import check_group, is_system_topic
 from razzo.runtime.clients import Client, ClientTable
 from razzo.runtime.logs import fields
-from razzo.storage import Appended, DiskFull, MessageTooLarge, NewMessage, Store, StoreError
+from razzo.storage import Appended, AppendedRequests, DiskFull, MessageTooLarge, NewMessage, Store, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -105,21 +106,23 @@ class Broker:
 
     def append(self, messages: Sequence[NewMessage]) -> list[Appended]:
         """Appends to the log. TOO_MANY_REQUESTS for a full disk, MESSAGE_BODY_TOO_LARGE, INTERNAL_SERVER_ERROR."""
-        try:
+        with _store_faults():
             appended = self.store.append(messages)
-        except DiskFull as full:
-            raise BrokerFault(Code.TOO_MANY_REQUESTS, f"nothing can be stored: {full}") from full
-        except MessageTooLarge as large:
-            raise RequestRefused(Code.MESSAGE_BODY_TOO_LARGE, str(large)) from large
-        except StoreError as error:
-            log.error("append failed", exc_info=error)
-            raise BrokerFault(Code.INTERNAL_SERVER_ERROR, "the message could not be stored") from error
-        if len(self.long_polls):
-            self._wake_when_confirmed(end_of(appended[-1]), {message.topic for message in messages})
+        self._wake_when_confirmed(end_of(appended[-1]), {message.topic for message in messages})
+        return appended
+
+    def append_requests(self, requests: list[bytes], hosts: list[bytes]) -> AppendedRequests:
+        """Appends what the kernel takes of SendMessage requests. Raises as `append`."""
+        with _store_faults():
+            appended = self.store.append_requests(requests, hosts)
+        if appended.end:
+            self._wake_when_confirmed(appended.end, appended.topics)
         return appended
 
     async def wait_flushed(self, end: int) -> bool:
-        return await self.store.wait_flushed(end, self.options.flush_timeout_s)
+        """Whether the log is on disk up to `end` in time. INTERNAL_SERVER_ERROR when the disk failed."""
+        with _store_faults():
+            return await self.store.wait_flushed(end, self.options.flush_timeout_s)
 
     def touched(self) -> None:
         """Call after anything that moved the delivery core: wakes, logs, sets the timer."""
@@ -135,7 +138,8 @@ class Broker:
         self._positions_stale = True
         self.state.append_pending()
 
-    def _wake_when_confirmed(self, end: int, topics: set[str]) -> None:
+    def _wake_when_confirmed(self, end: int, topics: Collection[str]) -> None:
+        """Also when nobody waits yet: a receive that comes before the confirmation must be woken by it."""
         if self.store.confirm_offset >= end:
             for topic in topics:
                 self.long_polls.wake_topic(topic)
@@ -169,15 +173,16 @@ class Broker:
     # --- topics and groups
 
     async def change(self, *events: SettingsEvent, until_known: bool = False) -> None:
-        """Brings changes of topics and groups to disk and into effect, and tells the nameservers; with `until_known` it
-        returns when every connected one has taken them in. BrokerFault."""
-        await self.state.commit(*events)
+        """Brings changes of topics and groups into effect, tells the nameservers, and returns when they are on disk;
+        with `until_known` also not before every connected nameserver has taken them in. BrokerFault."""
+        end = self.state.commit(*events)
         self._files_stale = True
         self.touched()
-        if self._announce is not None:
-            known = self._announce()
-            if until_known:
-                await known
+        known = self._announce() if self._announce is not None else None
+        if not await self.wait_flushed(end):
+            raise BrokerFault(Code.MASTER_PERSISTENCE_TIMEOUT, "in effect, but not known to be on disk yet")
+        if known is not None and until_known:
+            await known
 
     async def ensure_topic(self, name: str) -> Topic:
         """The topic a client names, made now when the setting allows it. TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
@@ -247,6 +252,20 @@ class Broker:
                 await self.state.snapshot()
             except (OSError, StoreError):
                 log.exception("snapshot not written")
+
+
+@contextmanager
+def _store_faults() -> Iterator[None]:
+    """The store's refusals as those of the public API."""
+    try:
+        yield
+    except DiskFull as full:
+        raise BrokerFault(Code.TOO_MANY_REQUESTS, f"nothing can be stored: {full}") from full
+    except MessageTooLarge as large:
+        raise RequestRefused(Code.MESSAGE_BODY_TOO_LARGE, str(large)) from large
+    except StoreError as error:
+        log.error("append failed", exc_info=error)
+        raise BrokerFault(Code.INTERNAL_SERVER_ERROR, "the message could not be stored") from error
 
 
 def end_of(appended: Appended) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from razzo.broker.groups import ExponentialRetry, Group
 from razzo.broker.topics import Topic, TopicType
 from razzo.v1 import config_pb2
@@ -13,7 +15,7 @@ def topic_config(topic: Topic) -> config_pb2.TopicConfig:
         read_queues=topic.read_queues,
         write_queues=topic.write_queues,
         permission=topic.permission,
-        type=int(topic.type),
+        type=cast(config_pb2.TopicType, int(topic.type)),
         attributes=topic.attributes,
         order=topic.order,
         sys_flag=topic.sys_flag,

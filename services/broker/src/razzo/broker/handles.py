@@ -53,14 +53,14 @@ class ReceiptHandles:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"the secret has {SECRET_BYTES} bytes, not {len(secret)}")
         self.prefix = bytes((VERSION, RECEIPT, len(name))) + name
-        self._secret = secret
+        self.secret = secret
         self._siphash = siphash
         self._size = len(self.prefix) + _PAYLOAD.size + _MAC.size
 
     def make(self, context: bytes, receipt: Receipt) -> str:
         """The handle of a delivery; `context` comes from `context_of`."""
         body = self.prefix + _PAYLOAD.pack(*receipt)
-        mac = self._siphash(self._secret, body + context)
+        mac = self._siphash(self.secret, body + context)
         return base64.urlsafe_b64encode(body + _MAC.pack(mac)).rstrip(b"=").decode()
 
     def read(self, context: bytes, handle: str) -> Receipt:
@@ -75,7 +75,7 @@ class ReceiptHandles:
         if len(raw) != self._size or not raw.startswith(self.prefix):
             raise _refused()
         body = raw[: -_MAC.size]
-        if self._siphash(self._secret, body + context) != _MAC.unpack_from(raw, len(body))[0]:
+        if self._siphash(self.secret, body + context) != _MAC.unpack_from(raw, len(body))[0]:
             raise _refused()
         return Receipt(*_PAYLOAD.unpack_from(raw, len(self.prefix)))
 

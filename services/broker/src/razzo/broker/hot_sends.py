@@ -8,20 +8,17 @@ answer is the same; a randomised test holds them together (tests/system/broker/t
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from apache.rocketmq.v2 import service_pb2
 from razzo.broker.broker import Broker
 from razzo.broker.incoming import packed_host
+from razzo.broker.sending import NOT_FLUSHED, refuse
 from razzo.broker.topics import TopicType
-from razzo.door.methods import BatchCall
+from razzo.door.methods import BatchCall, answer_many
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RazzoError
-from razzo.protocol.limits import CLIENT_ID_BYTES_MAX
 from razzo.protocol.names import is_system_topic
-from razzo.runtime.requests import CLIENT_ID, FORWARDED, NAMESPACE, peer_of
-
-log = logging.getLogger(__name__)
+from razzo.runtime.requests import is_plain, peer_of
 
 
 class HotSends:
@@ -52,35 +49,35 @@ class HotSends:
         requests: list[bytes] = []
         hosts: list[bytes] = []
         for call in calls:
-            client_id = call.header(CLIENT_ID)
-            if not client_id or client_id.isspace() or len(client_id) > CLIENT_ID_BYTES_MAX // 4 or call.header(NAMESPACE):
+            if is_plain(call):
+                plain.append(call)
+                requests.append(call.request)
+                hosts.append(packed_host(peer_of(call)))
+            else:
                 others.append(call)
-                continue
-            plain.append(call)
-            requests.append(call.request)
-            hosts.append(packed_host(call.peer if call.header(FORWARDED) is None else peer_of(call)))
         if not plain:
             return others
         try:
-            answers, end = self._broker.append_requests(requests, hosts)
+            answers, end, _ = self._broker.append_requests(requests, hosts)
         except RazzoError:
             return calls  # nothing was written; the other way finds the same fault and says so
         if not end:
             return calls
-        stored: list[tuple[BatchCall, bytes]] = []
+        stored: list[BatchCall] = []
+        ready: list[bytes] = []
         for call, answer in zip(plain, answers, strict=True):
             if answer is None:
                 others.append(call)
             else:
-                stored.append((call, answer))
+                stored.append(call)
+                ready.append(answer)
         if self._wait_for_flush:
             self._waiting += len(stored)
-            task = asyncio.get_running_loop().create_task(self._answer_when_flushed(stored, end))
+            task = asyncio.get_running_loop().create_task(self._answer_when_flushed(stored, ready, end))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            for call, answer in stored:
-                call.answer(answer)
+            answer_many(stored, ready)
         return others
 
     async def drain(self) -> None:
@@ -88,18 +85,16 @@ class HotSends:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _answer_when_flushed(self, stored: list[tuple[BatchCall, bytes]], end: int) -> None:
-        code, text = Code.OK, "OK"
+    async def _answer_when_flushed(self, stored: list[BatchCall], ready: list[bytes], end: int) -> None:
         try:
-            if not await self._broker.wait_flushed(end):
-                code, text = Code.MASTER_PERSISTENCE_TIMEOUT, "stored, but not known to be on disk yet"
-        except Exception:
-            log.exception("the disk failed under %d sends", len(stored))
-            code, text = Code.INTERNAL_SERVER_ERROR, "the message could not be stored"
+            flushed = await self._broker.wait_flushed(end)
+        except Exception as error:
+            for call in stored:
+                refuse(call, error)
+            return
         finally:
             self._waiting -= len(stored)
-        for call, answer in stored:
-            call.answer(answer if code is Code.OK else _with_status(answer, code, text))
+        answer_many(stored, ready if flushed else [_not_flushed(answer) for answer in ready])
 
     def _offer_topics(self) -> None:
         """Tells the kernel which topics take NORMAL messages, and over how many queues."""
@@ -118,8 +113,8 @@ class HotSends:
         self._offered = offered
 
 
-def _with_status(answer: bytes, code: Code, text: str) -> bytes:
+def _not_flushed(answer: bytes) -> bytes:
     response = service_pb2.SendMessageResponse.FromString(answer)
     for status in (response.status, *(entry.status for entry in response.entries)):
-        status.code, status.message = int(code), text
+        status.code, status.message = int(Code.MASTER_PERSISTENCE_TIMEOUT), NOT_FLUSHED
     return response.SerializeToString()

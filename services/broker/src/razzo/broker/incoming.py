@@ -104,7 +104,7 @@ def type_of(system: definition_pb2.SystemProperties) -> TopicType:
         return by_fields
     if said == definition_pb2.TRANSACTION and by_fields is TopicType.NORMAL:
         return TopicType.TRANSACTION
-    if said != by_fields:
+    if int(said) != int(by_fields):
         name = definition_pb2.MessageType.Name(said) if said in definition_pb2.MessageType.values() else str(said)
         raise RequestRefused(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,

@@ -25,6 +25,8 @@ from razzo.broker.delivery_values import DeliveryLimits
 from razzo.broker.foreign import Foreign
 from razzo.broker.groups import GroupTable
 from razzo.broker.handles import ReceiptHandles
+from razzo.broker.hot_acks import HotAcks
+from razzo.broker.hot_sends import HotSends
 from razzo.broker.long_polls import LongPolls
 from razzo.broker.peer_api import peer_table
 from razzo.broker.pulling import PullDesk
@@ -75,37 +77,9 @@ async def compose(settings: BrokerSettings, life: Lifecycle) -> Mapping[str, obj
     """Builds and starts everything; what the ready line says."""
     store = Store(settings.data, store_settings(settings))
     await life.start("store", partial(_open, store, settings), partial(asyncio.to_thread, store.close))
-    me = identity.load(settings.data, settings.broker_name)
-
-    topics = TopicTable(siphash24, settings.topics_max)
-    groups = GroupTable(settings.groups_max)
-    delivery = Delivery(DeliveryLimits(leases_per_queue_max=settings.leases_per_queue_max))
-    state = StateLog(store, settings.data, topics, groups, delivery, clock_ms, settings.snapshot_records)
-    recovered = await asyncio.to_thread(state.recover)
-    log.info(
-        "state recovered: %s, %s, %s", topics.describe(), groups.describe(), delivery.describe(),
-        extra=fields(source=recovered.source, records=recovered.records, events=recovered.events),
-    )  # fmt: skip
-    broker = Broker(
-        BrokerOptions(
-            me.name,
-            settings.auto_create_topics,
-            settings.auto_create_topic_queues,
-            settings.auto_create_groups,
-            settings.flush_timeout_ms / 1000,
-        ),
-        store,
-        topics,
-        groups,
-        delivery,
-        state,
-        ReceiptHandles(me.name, me.secret, siphash24),
-        ClientTable(),
-        LongPolls(settings.waiting_receives_max, settings.waiting_receives_per_queue_max),
-        clock_ms,
-    )
+    broker = await _recovered(settings, store)
     forwarder = Forwarder()
-    info = _Info(settings, me.name, broker)
+    info = _Info(settings, broker)
     announcer = Announcer(
         settings.nameservers,
         info,
@@ -113,19 +87,8 @@ async def compose(settings: BrokerSettings, life: Lifecycle) -> Mapping[str, obj
         settings.register_timeout_s,
         lambda view: forwarder.retain(peer_address(each) for each in view.brokers),
     )
-    dead_letters = DeadLetters(broker)
-    foreign = Foreign(me.name, announcer.book, forwarder)
-    sends = SendDesk(broker, settings.waiting_sends_max, wait_for_flush=settings.flush_mode is FlushChoice.SYNC)
-    client_api = ClientApi(
-        broker,
-        announcer.book,
-        foreign,
-        sends,
-        AckDesk(broker, foreign),
-        ReceiveDesk(broker, dead_letters),
-        SettleDesk(broker, dead_letters),
-        PullDesk(broker),
-    )
+    sends = _Sends(broker, settings)
+    client_api = _client_api(broker, announcer, forwarder, sends)
     health = HealthBoard(methods.MESSAGING_SERVICE, methods.CLUSTER_ADMIN_SERVICE)
     peers = PeerServer(peer_table(client_api, AdminApi(broker, announcer.own), health))
     door = open_server(settings.door.value, client_api.table(), DoorLimits(), _tls(settings))
@@ -152,13 +115,76 @@ async def compose(settings: BrokerSettings, life: Lifecycle) -> Mapping[str, obj
     life.on_stop("channels to brokers", forwarder.close)
     await life.start("peer port", start_peers, partial(peers.stop, settings.stop_grace_s))
     await life.start("client port", start_door, partial(door.stop, settings.stop_grace_s))
+    life.on_stop("telemetry streams", client_api.telemetry.close)
+    life.on_stop("health watchers", health.close)
     life.on_stop("waiting receives", end_waiting)
     await life.start("nameservers", announcer.start, announcer.stop)
-    life.spawn("clients", _watch_clients(broker))
+    life.spawn("clients", _watch_clients(broker, settings.client_expiry_ms))
     life.spawn("files", _write_files(broker, settings.position_file_interval_s))
     life.spawn("retention", _retain(store, settings.retention_interval_s))
     health.set_all(True)
-    return {"service": settings.service, "name": me.name, **ports}
+    return {"service": settings.service, "name": broker.options.name, **ports}
+
+
+async def _recovered(settings: BrokerSettings, store: Store) -> Broker:
+    """The broker with the state that its data directory holds."""
+    me = identity.load(settings.data, settings.broker_name)
+
+    topics = TopicTable(siphash24, settings.topics_max)
+    groups = GroupTable(settings.groups_max)
+    delivery = Delivery(DeliveryLimits(leases_per_queue_max=settings.leases_per_queue_max))
+    state = StateLog(store, settings.data, topics, groups, delivery, clock_ms, settings.snapshot_records)
+    recovered = await asyncio.to_thread(state.recover)
+    log.info(
+        "state recovered: %s, %s, %s", topics.describe(), groups.describe(), delivery.describe(),
+        extra=fields(source=recovered.source, records=recovered.records, events=recovered.events),
+    )  # fmt: skip
+    return Broker(
+        BrokerOptions(
+            me.name,
+            settings.auto_create_topics,
+            settings.auto_create_topic_queues,
+            settings.auto_create_groups,
+            settings.flush_timeout_ms / 1000,
+        ),
+        store,
+        topics,
+        groups,
+        delivery,
+        state,
+        ReceiptHandles(me.name, me.secret, siphash24),
+        ClientTable(settings.client_expiry_ms),
+        LongPolls(settings.waiting_receives_max, settings.waiting_receives_per_queue_max),
+        clock_ms,
+    )
+
+
+class _Sends:
+    """Both ways in for SendMessage."""
+
+    def __init__(self, broker: Broker, settings: BrokerSettings) -> None:
+        waiting_max, sync = settings.waiting_sends_max, settings.flush_mode is FlushChoice.SYNC
+        self.hot = HotSends(broker, waiting_max, wait_for_flush=sync)
+        self.desk = SendDesk(broker, waiting_max, wait_for_flush=sync, first=self.hot.first)
+
+    async def drain(self) -> None:
+        await self.hot.drain()
+        await self.desk.drain()
+
+
+def _client_api(broker: Broker, announcer: Announcer, forwarder: Forwarder, sends: _Sends) -> ClientApi:
+    dead_letters = DeadLetters(broker)
+    foreign = Foreign(broker.options.name, announcer.book, forwarder)
+    return ClientApi(
+        broker,
+        announcer.book,
+        foreign,
+        sends.desk,
+        AckDesk(broker, foreign, HotAcks(broker).first),
+        ReceiveDesk(broker, dead_letters),
+        SettleDesk(broker, dead_letters),
+        PullDesk(broker),
+    )
 
 
 def store_settings(settings: BrokerSettings) -> StoreSettings:
@@ -207,9 +233,8 @@ def _tls(settings: BrokerSettings) -> TlsFiles | None:
 class _Info:
     """What this broker tells nameservers of itself; complete once both ports are bound."""
 
-    def __init__(self, settings: BrokerSettings, name: str, broker: Broker) -> None:
+    def __init__(self, settings: BrokerSettings, broker: Broker) -> None:
         self._settings = settings
-        self._name = name
         self._broker = broker
         self._incarnation = uuid.uuid4().hex
         self.client_port = 0
@@ -220,7 +245,7 @@ class _Info:
         settings = self._settings
         info = registry_pb2.BrokerInfo(
             cluster=settings.cluster_name,
-            broker_name=self._name,
+            broker_name=self._broker.options.name,
             broker_id=settings.broker_id,
             incarnation=self._incarnation,
             client_plain=registry_pb2.Address(host=settings.client_address, port=self.client_port),
@@ -236,10 +261,11 @@ class _Info:
 # --- loops
 
 
-async def _watch_clients(broker: Broker) -> None:
+async def _watch_clients(broker: Broker, expiry_ms: int) -> None:
     """Looks for clients that fell silent."""
+    interval_s = min(CLIENT_SCAN_S, expiry_ms / 4_000)
     while True:
-        await asyncio.sleep(CLIENT_SCAN_S)
+        await asyncio.sleep(interval_s)
         broker.clients_gone(broker.clients.expire(broker.now_ms()))
 
 
@@ -251,9 +277,13 @@ async def _write_files(broker: Broker, interval_s: float) -> None:
 
 
 async def _retain(store: Store, interval_s: float) -> None:
-    """Deletes what is old, or what does not fit on the disk."""
+    """Deletes what is old, or what does not fit on the disk. Raises StoreError, and so ends the process, when the store
+    has failed for good: a broker that can store nothing must not stay in the routes."""
     while True:
         await asyncio.sleep(interval_s)
+        refusal = store.describe()["refusal"]
+        if refusal is not None:
+            raise StoreError(f"the store has failed: {refusal}")
         try:
             report = store.run_retention(clock_ms())
         except (OSError, StoreError):

@@ -1,7 +1,6 @@
 """From a stored record to a Message of the public API, and the frames of a receive stream.
 
-Fields: client-protocol.md 5.3 and 5.4. `receive_frames` and `empty_frames` are the only places that know how a receive
-answer is laid out; a compiled encoder may take the first one's place.
+Fields: client-protocol.md 5.3 and 5.4.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from razzo.broker.incoming import SYS_FLAG_COMPRESSED
 from razzo.protocol import properties
 from razzo.protocol.codes import Code
 from razzo.runtime.status import ok
-from razzo.storage import StoredMessage
+from razzo.runtime.status import status as status_with
+from razzo.storage import ReceiveWire, StoredMessage
 
 MessageType = definition_pb2.MessageType
 _PREFIX_BYTES = 5
@@ -36,26 +36,43 @@ class Batch(NamedTuple):
 
     topic: definition_pb2.Resource
     context: bytes
-    delivered: Sequence[Delivered]
+    delivered: list[Delivered]
     invisible_ms: int
     now_ms: int
 
 
-def receive_frames(batch: Batch, handles: ReceiptHandles) -> bytes:
-    """The whole answer, framed for gRPC: status, one element for each message, the delivery time."""
-    frames = [_frame(service_pb2.ReceiveMessageResponse(status=ok()))]
-    for each in batch.delivered:
+class ReceiveFrames:
+    """Lays out the answers of receives that bring messages."""
+
+    def __init__(self, handles: ReceiptHandles) -> None:
+        self._handles = handles
+        self._wire = ReceiveWire(
+            handles.prefix,
+            handles.secret,
+            reserved_names=properties.RESERVED,
+            reserved_prefixes=[properties.TRANSIENT_PREFIX],
+        )
+
+    def of(self, batch: Batch) -> bytes:
+        """The whole answer, framed for gRPC: status, one element for each message, the delivery time. The kernel lays out
+        the plain messages, `_element` the others, alike."""
+        topic = batch.topic.SerializeToString()
+        elements = self._wire.frames(topic, batch.context, batch.invisible_ms, batch.delivered)
+        for at, element in enumerate(elements):
+            if element is None:
+                elements[at] = self._element(batch, batch.delivered[at])
+        return b"".join((_STATUS_OK_FRAME, *elements, _delivery_time(batch.now_ms)))
+
+    def _element(self, batch: Batch, each: Delivered) -> bytes:
         stored = each.message
         response = service_pb2.ReceiveMessageResponse()
         fill(response.message, stored, batch.topic)
         system = response.message.system_properties
         receipt = Receipt(stored.queue_id, stored.queue_offset, each.attempt, each.pop_ms)
-        system.receipt_handle = handles.make(batch.context, receipt)
+        system.receipt_handle = self._handles.make(batch.context, receipt)
         system.invisible_duration.FromMilliseconds(batch.invisible_ms)
         system.delivery_attempt = each.attempt
-        frames.append(_frame(response))
-    frames.append(_delivery_time(batch.now_ms))
-    return b"".join(frames)
+        return _frame(response)
 
 
 def empty_frames(status: definition_pb2.Status, now_ms: int) -> bytes:
@@ -64,7 +81,7 @@ def empty_frames(status: definition_pb2.Status, now_ms: int) -> bytes:
 
 
 def no_message_status() -> definition_pb2.Status:
-    return definition_pb2.Status(code=int(Code.MESSAGE_NOT_FOUND), message="no new message")
+    return status_with(Code.MESSAGE_NOT_FOUND, "no new message")
 
 
 def pull_frames(topic: definition_pb2.Resource, messages: Sequence[StoredMessage], next_offset: int) -> bytes:
@@ -123,7 +140,8 @@ def fill(message: definition_pb2.Message, stored: StoredMessage, topic: definiti
 
 def message_id_of(stored: StoredMessage) -> str:
     """The id its producer gave the message; a record without one is named by its place."""
-    return stored.properties.get(properties.UNIQ_KEY) or stored.offset_message_id
+    message_id: str = stored.properties.get(properties.UNIQ_KEY) or stored.offset_message_id
+    return message_id
 
 
 def _type_of(kept: dict[str, str]) -> definition_pb2.MessageType:
@@ -145,3 +163,6 @@ def _delivery_time(now_ms: int) -> bytes:
 def _frame(response: service_pb2.ReceiveMessageResponse | service_pb2.PullMessageResponse) -> bytes:
     encoded = response.SerializeToString()
     return b"\0" + len(encoded).to_bytes(_PREFIX_BYTES - 1, "big") + encoded
+
+
+_STATUS_OK_FRAME = _frame(service_pb2.ReceiveMessageResponse(status=ok()))

@@ -51,10 +51,10 @@ class PullDesk:
 
     async def _pull(self, request: service_pb2.PullMessageRequest, call: Call) -> tuple[list[StoredMessage], int]:
         broker = self._broker
+        tag_filter = filters.parse(request.filter_expression.type, request.filter_expression.expression)
         topic = self._queue_of(request.message_queue, call)
         group = await broker.ensure_group(effective_name(request.group, namespace_of(call)))
         check_readable(topic, group)
-        tag_filter = filters.parse(request.filter_expression.type, request.filter_expression.expression)
         hashes = hashes_of(tag_filter)
         queue_id, offset = request.message_queue.id, request.offset
         count = min(max(request.batch_size, 1), limits.RECEIVE_MESSAGES_MAX)

@@ -27,6 +27,7 @@ from razzo.door.methods import Call
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RequestRefused
+from razzo.protocol.names import check_group, check_topic
 from razzo.protocol.properties import TAGS
 from razzo.runtime.requests import client_id_of, effective_name, namespace_of, request_id_of
 from razzo.runtime.status import status_of
@@ -45,7 +46,7 @@ class Wanted(NamedTuple):
     topic: Topic
     filter: TagFilter
     tag_hashes: frozenset[int] | None
-    count: int
+    batch: int
     invisible_ms: int
     owner: str
     attempt_id: str
@@ -57,6 +58,7 @@ class ReceiveDesk:
     def __init__(self, broker: Broker, dead_letters: DeadLetters) -> None:
         self._broker = broker
         self._dead_letters = dead_letters
+        self._frames = outgoing.ReceiveFrames(broker.handles)
         self._turn = 0
 
     async def handle(self, raw: bytes, call: Call) -> None:
@@ -85,7 +87,7 @@ class ReceiveDesk:
         written = False
         try:
             batch = Batch(topic, context, delivered, wanted.invisible_ms, broker.now_ms())
-            await call.write_raw(outgoing.receive_frames(batch, broker.handles))
+            await call.write_raw(self._frames.of(batch))
             written = True
         finally:
             if not written:
@@ -103,13 +105,15 @@ class ReceiveDesk:
     async def _check(self, request: service_pb2.ReceiveMessageRequest, call: Call) -> Wanted:
         broker = self._broker
         client_id = client_id_of(call)
-        namespace = namespace_of(call)
-        topic = await broker.ensure_topic(effective_name(request.message_queue.topic, namespace))
-        group = await broker.ensure_group(effective_name(request.group, namespace))
-        check_readable(topic, group)
         tag_filter = filters.parse(request.filter_expression.type, request.filter_expression.expression)
+        invisible_ms = _invisible_ms(request)
         if request.batch_size < 1:
             raise RequestRefused(Code.BAD_REQUEST, f"the batch size is {request.batch_size}, must be at least 1")
+        group_name, topic_name = names_of(request.group, request.message_queue.topic, namespace_of(call))
+        # Only a request that nothing is wrong with may make a topic or a group.
+        topic = await broker.ensure_topic(topic_name)
+        group = await broker.ensure_group(group_name)
+        check_readable(topic, group)
         broker.clients.uses(client_id, topic.name, broker.now_ms(), group.name)
         broker.subscribe(group.name, topic)
         return Wanted(
@@ -118,7 +122,7 @@ class ReceiveDesk:
             tag_filter,
             hashes_of(tag_filter),
             min(request.batch_size, limits.RECEIVE_MESSAGES_MAX),
-            _invisible_ms(request),
+            invisible_ms,
             client_id if request.auto_renew else "",
             request.attempt_id,
         )
@@ -131,11 +135,13 @@ class ReceiveDesk:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + poll_s
         while True:
-            delivered = await self._pop(wanted)
+            delivered, paused = await self._pop(wanted)
             if delivered:
                 broker.long_polls.wake(key)  # there may be more, for the next one
                 return delivered
             remaining_s = deadline - loop.time()
+            if paused and remaining_s > 0:
+                continue  # a message may have come to a queue that was looked at before the pause
             if remaining_s <= 0 or not await broker.long_polls.wait(key, remaining_s):
                 return []
             wanted = self._refreshed(wanted)
@@ -150,25 +156,27 @@ class ReceiveDesk:
 
     # --- pop
 
-    async def _pop(self, wanted: Wanted) -> list[Delivered]:
-        """One look at every queue of the topic."""
+    async def _pop(self, wanted: Wanted) -> tuple[list[Delivered], bool]:
+        """One look at every queue of the topic, and whether others had their turn during it."""
         delivered: list[Delivered] = []
+        paused = False
         now_ms = self._broker.now_ms()
         try:
             for queue_id in self._queues(wanted, now_ms):
                 for _ in range(EMPTY_ROUNDS_MAX):
-                    found, more = await self._pop_queue(wanted, queue_id, wanted.count - len(delivered), now_ms)
+                    found, more = await self._pop_queue(wanted, queue_id, wanted.batch - len(delivered), now_ms)
                     delivered += found
                     if found or not more:
                         break
+                    paused = True
                     await asyncio.sleep(0)
-                if len(delivered) >= wanted.count:
+                if len(delivered) >= wanted.batch:
                     break
         except BaseException:
             self._take_back(wanted, delivered)
             raise
         self._broker.touched()
-        return delivered
+        return delivered, paused
 
     def _queues(self, wanted: Wanted, now_ms: int) -> Sequence[int]:
         if wanted.group.fifo and wanted.attempt_id:
@@ -252,6 +260,14 @@ class ReceiveDesk:
             if lease is not None and lease[0] == letter.attempts:
                 delivery.ack(key, letter.offset, *lease)
         self._broker.touched()
+
+
+def names_of(group: definition_pb2.Resource, topic: definition_pb2.Resource, namespace: str) -> tuple[str, str]:
+    """Effective names of group and topic, checked for what no name can be."""
+    group_name, topic_name = effective_name(group, namespace), effective_name(topic, namespace)
+    check_group(group_name)
+    check_topic(topic_name)
+    return group_name, topic_name
 
 
 def check_readable(topic: Topic, group: Group) -> None:

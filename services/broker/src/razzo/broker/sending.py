@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -17,11 +17,12 @@ from apache.rocketmq.v2 import definition_pb2, service_pb2
 from razzo.broker import incoming
 from razzo.broker.broker import Broker, end_of
 from razzo.broker.topics import Topic, TopicType
-from razzo.door.methods import BatchCall
+from razzo.door.methods import BatchCall, answer_many
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import BrokerFault, RazzoError, RequestRefused
 from razzo.runtime.requests import client_id_of, effective_name, namespace_of, peer_of, request_id_of
+from razzo.runtime.status import status as status_with
 from razzo.runtime.status import status_of
 from razzo.storage import Appended, NewMessage
 
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 
 First: TypeAlias = Callable[[list[BatchCall]], list[BatchCall]]
 """Takes calls, answers those it can, gives back the others."""
+
+
+NOT_FLUSHED = "stored, but not known to be on disk yet"
 
 
 class _Prepared(NamedTuple):
@@ -63,7 +67,7 @@ class SendDesk:
             try:
                 each = self._prepare(call)
             except Exception as error:
-                _refuse(call, error)
+                refuse(call, error)
                 continue
             if each is not None:
                 prepared.append(each)
@@ -129,7 +133,7 @@ class SendDesk:
         try:
             await self._broker.ensure_topic(name)
         except Exception as error:
-            _refuse(call, error)
+            refuse(call, error)
             return
         self.handle([call])
 
@@ -142,7 +146,7 @@ class SendDesk:
         except Exception as error:
             if len(prepared) == 1 or (isinstance(error, RazzoError) and error.code == Code.TOO_MANY_REQUESTS):
                 for each in prepared:
-                    _refuse(each.call, error)
+                    refuse(each.call, error)
             else:  # nothing was written: one call's fault must not be the others'
                 for each in prepared:
                     self._store([each])
@@ -158,17 +162,17 @@ class SendDesk:
             flushed = await self._broker.wait_flushed(end_of(appended[-1]))
         except Exception as error:
             for each in prepared:
-                _refuse(each.call, error)
+                refuse(each.call, error)
             return
         finally:
             self._waiting -= len(appended)
         if flushed:
             _answer(prepared, appended, Code.OK, "OK")
         else:
-            _answer(prepared, appended, Code.MASTER_PERSISTENCE_TIMEOUT, "stored, but not known to be on disk yet")
+            _answer(prepared, appended, Code.MASTER_PERSISTENCE_TIMEOUT, NOT_FLUSHED)
 
-    def _spawn(self, body: object) -> None:
-        task = asyncio.get_running_loop().create_task(body)  # type: ignore[arg-type]
+    def _spawn(self, body: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(body)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -176,15 +180,17 @@ class SendDesk:
 def _answer(prepared: list[_Prepared], appended: list[Appended], code: Code, text: str) -> None:
     """The same code at the top and in every entry: all messages of a batch share one fate."""
     places = iter(appended)
-    for call, records, message_ids in prepared:
-        response = service_pb2.SendMessageResponse()
-        response.status.code, response.status.message = int(code), text
+    status = status_with(code, text)
+    responses = []
+    for _, records, message_ids in prepared:
+        response = service_pb2.SendMessageResponse(status=status)
         for _, message_id in zip(records, message_ids, strict=True):
-            entry = response.entries.add(message_id=message_id, offset=next(places).queue_offset)
-            entry.status.code, entry.status.message = int(code), text
-        call.answer(response.SerializeToString())
+            response.entries.add(status=status, message_id=message_id, offset=next(places).queue_offset)
+        responses.append(response.SerializeToString())
+    answer_many([each.call for each in prepared], responses)
 
 
-def _refuse(call: BatchCall, error: Exception) -> None:
+def refuse(call: BatchCall, error: Exception) -> None:
+    """Answers with the code that stands for an exception."""
     status = status_of(error, request_id_of(call))
     call.answer(service_pb2.SendMessageResponse(status=status).SerializeToString())

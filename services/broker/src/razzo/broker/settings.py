@@ -94,6 +94,13 @@ class BrokerSettings:
         20_000, "messages of one queue that a consumer group has out; no new ones are handed out above", low=1
     )
 
+    client_expiry_ms: int = setting(
+        limits.CLIENT_EXPIRY_MS,
+        "silence after which a client without a Telemetry stream is gone",
+        unit="ms",
+        low=100,
+        high=3_600_000,
+    )
     beat_interval_s: float = setting(
         30.0, "between beats to a nameserver when nothing changed", unit="s", low=0.1, high=60
     )

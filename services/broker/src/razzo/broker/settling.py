@@ -18,15 +18,17 @@ from razzo.broker.foreign import Foreign
 from razzo.broker.handles import Receipt, context_of
 from razzo.broker.lease_queue import Outcome
 from razzo.broker.outgoing import message_id_of
-from razzo.door.methods import BatchCall, Call
+from razzo.broker.receiving import names_of
+from razzo.door.methods import BatchCall, Call, answer_many
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RequestRefused
 from razzo.protocol.methods import ACK_MESSAGE
-from razzo.protocol.names import check_group, check_topic
-from razzo.runtime.requests import client_id_of, effective_name, namespace_of, request_id_of
+from razzo.runtime.requests import client_id_of, namespace_of, request_id_of
 from razzo.runtime.status import ok, status_of
+from razzo.runtime.status import status as status_with
 
+ALL_TIME_MS = (1 << 63) - 1
 SAME_ID_MESSAGES_MAX = 32
 """Messages with one id that are looked at to find the one that a consumer has."""
 
@@ -45,14 +47,18 @@ class AckDesk:
     def handle(self, calls: list[BatchCall]) -> None:
         if self._first is not None:
             calls = self._first(calls)
+        answered: list[BatchCall] = []
+        responses: list[bytes] = []
         for call in calls:
             try:
                 answer = self._ack(call)
             except Exception as error:
                 answer = _refused(error, call)
             if answer is not None:
-                call.answer(answer.SerializeToString())
+                answered.append(call)
+                responses.append(answer.SerializeToString())
         self._broker.touched()
+        answer_many(answered, responses)
 
     def _ack(self, call: BatchCall) -> service_pb2.AckMessageResponse | None:
         """None when some entries belong to another broker: the call is answered when that one has answered."""
@@ -80,9 +86,9 @@ class AckDesk:
                 continue
             key = (group, topic, receipt.queue_id)
             outcome = self._broker.delivery.ack(key, receipt.queue_offset, receipt.attempt, receipt.pop_ms)
-            statuses.append(_stale() if outcome is Outcome.STALE else ok())
+            statuses.append(stale_status() if outcome is Outcome.STALE else ok())
         if not elsewhere:
-            return _ack_response(request, [status for status in statuses if status is not None])
+            return ack_response(request, [status for status in statuses if status is not None])
         task = asyncio.get_running_loop().create_task(self._ack_elsewhere(call, request, statuses, elsewhere))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -108,7 +114,7 @@ class AckDesk:
                 answered = [status_of(error, request_id_of(call))] * len(indexes)
             for index, status in zip(indexes, answered, strict=True):
                 statuses[index] = status
-        call.answer(_ack_response(request, [status or _stale() for status in statuses]).SerializeToString())
+        call.answer(ack_response(request, [status or stale_status() for status in statuses]).SerializeToString())
 
 
 class SettleDesk:
@@ -176,7 +182,7 @@ class SettleDesk:
         """The delivery that a group has of the message with this id; None when it has none any more.
         MESSAGE_NOT_FOUND when no such message is stored."""
         broker = self._broker
-        stored = broker.store.query_by_key(topic, message_id, SAME_ID_MESSAGES_MAX, 0, broker.now_ms())
+        stored = broker.store.query_by_key(topic, message_id, SAME_ID_MESSAGES_MAX, 0, ALL_TIME_MS)
         stored = [message for message in stored if message_id_of(message) == message_id]
         if not message_id or not stored:
             raise RequestRefused(Code.MESSAGE_NOT_FOUND, f"there is no message {message_id!r} in the topic {topic!r}")
@@ -187,24 +193,17 @@ class SettleDesk:
         return None
 
 
-def names_of(group: definition_pb2.Resource, topic: definition_pb2.Resource, namespace: str) -> tuple[str, str]:
-    """Effective names of group and topic, checked for what no name can be."""
-    group_name, topic_name = effective_name(group, namespace), effective_name(topic, namespace)
-    check_group(group_name)
-    check_topic(topic_name)
-    return group_name, topic_name
-
-
-def _ack_response(
+def ack_response(
     request: service_pb2.AckMessageRequest, statuses: list[definition_pb2.Status]
 ) -> service_pb2.AckMessageResponse:
+    """One entry for each of the request, in order; the common code at the top, or MULTIPLE_RESULTS."""
     response = service_pb2.AckMessageResponse()
     for entry, status in zip(request.entries, statuses, strict=True):
         response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
     if len({status.code for status in statuses}) == 1:
         response.status.CopyFrom(statuses[0])
     else:
-        response.status.code, response.status.message = int(Code.MULTIPLE_RESULTS), "entries differ"
+        response.status.CopyFrom(status_with(Code.MULTIPLE_RESULTS, "entries differ"))
     return response
 
 
@@ -217,12 +216,12 @@ def _refused(error: Exception, call: BatchCall) -> service_pb2.AckMessageRespons
         return service_pb2.AckMessageResponse(status=status)
     if not request.entries or len(request.entries) > limits.ACK_ENTRIES_MAX:
         return service_pb2.AckMessageResponse(status=status)
-    return _ack_response(request, [status] * len(request.entries))
+    return ack_response(request, [status] * len(request.entries))
 
 
 def _stale_error() -> RequestRefused:
     return RequestRefused(Code.INVALID_RECEIPT_HANDLE, "the message was handed out again, or is not out any more")
 
 
-def _stale() -> definition_pb2.Status:
+def stale_status() -> definition_pb2.Status:
     return status_of(_stale_error())

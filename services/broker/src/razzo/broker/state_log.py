@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,9 +120,9 @@ class StateLog:
             log.error("snapshot not used: %s", damage)
             return None
 
-    def _apply_all(self, encoded: Iterator[state_pb2.StateEvent] | object) -> int:
+    def _apply_all(self, encoded: Iterable[state_pb2.StateEvent]) -> int:
         count = 0
-        for each in encoded:  # type: ignore[attr-defined]
+        for each in encoded:
             event = state_codec.decode(each)
             if event is None:
                 log.warning("a state event of a newer version is skipped")
@@ -180,9 +180,9 @@ class StateLog:
             self._keep(events)
             log.exception("state not appended")
 
-    async def commit(self, *events: SettingsEvent) -> None:
-        """Appends changes of topics and groups, lets them take effect, and returns when they are on disk. BrokerFault
-        when they cannot be stored, and then they have no effect."""
+    def commit(self, *events: SettingsEvent) -> int:
+        """Appends changes of topics and groups and lets them take effect; the log offset to wait for. BrokerFault when
+        they cannot be stored, and then they have no effect."""
         pending = self._take()
         try:
             end = self._append([*pending, *events])
@@ -194,8 +194,7 @@ class StateLog:
             raise BrokerFault(Code.INTERNAL_SERVER_ERROR, f"not stored: {error}") from error
         for event in events:
             self.apply(event)
-        if not await self._store.wait_flushed(end):
-            raise BrokerFault(Code.MASTER_PERSISTENCE_TIMEOUT, "in effect, but not known to be on disk yet")
+        return end
 
     def _take(self) -> list[Event]:
         events: list[Event] = [*self._unwritten, *self._delivery.journal.drain()]

@@ -88,6 +88,8 @@ class TopicTable:
         self._topics_max = topics_max
         self._topics: dict[str, Topic] = {}
         self._turns: dict[str, int] = {}
+        self.version = 0
+        """Counts the changes: whoever keeps something derived from the table compares it."""
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -149,6 +151,7 @@ class TopicTable:
         return TopicDeleted(name)
 
     def apply(self, event: TopicPut | TopicDeleted) -> None:
+        self.version += 1
         if isinstance(event, TopicPut):
             self._topics[event.topic.name] = event.topic
         else:

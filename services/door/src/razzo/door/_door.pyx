@@ -3,7 +3,8 @@
 
 Parts, in the order a request passes them: `connection.pxi` (bytes in, bytes out), `session.pxi` (nghttp2's callbacks),
 `receive.pxi` (request messages), `stream.pxi` (one call; what a batch handler sees), `call.pxi` (what a coroutine sees),
-`send.pxi` (answers); `shared.pxi`, `wheel.pxi` and `route.pxi` are what all connections have in common.
+`send.pxi` (answers); `limits.pxi` says when a connection has gone too far; `shared.pxi`, `wheel.pxi` and `route.pxi`
+are what all connections have in common.
 """
 
 import asyncio
@@ -58,6 +59,7 @@ include "wheel.pxi"
 include "send.pxi"
 include "receive.pxi"
 include "session.pxi"
+include "limits.pxi"
 include "connection.pxi"
 include "call.pxi"
 include "shared.pxi"

@@ -56,7 +56,7 @@ cdef class Call:
         cdef uint8_t *at
         if size > self.stream.conn.door.response_bytes_max:
             raise RpcError(
-                _STATUS[RESPONSE_TOO_LARGE],
+                _STATUS[RESOURCE_EXHAUSTED],
                 f"response message of {size} bytes is larger than {self.stream.conn.door.response_bytes_max} bytes")
         framed = PyBytes_FromStringAndSize(NULL, size + 5)
         at = <uint8_t *>PyBytes_AS_STRING(framed)
@@ -165,7 +165,7 @@ cdef class Call:
             s.withheld = 0
             s.conn.want_flush()
         if s.conn.consumed:
-            s.conn.give_window()
+            give_window(s.conn)
             s.conn.want_flush()
         return 0
 
@@ -207,18 +207,18 @@ cdef class Call:
                     await s.route.handler(request, self)
                 else:
                     await s.route.handler(self)
-                end_call(s, 0, b"")
+                end_call(s, OK, b"")
         except RpcError as refusal:
             end_call(s, refusal.status.value, percent_encoded(refusal.message))
         except asyncio.CancelledError:
-            end_call(s, 1, b"cancelled")
+            end_call(s, CANCELLED, b"cancelled")
             if not self.cancelled:
                 raise
         except Exception:
             log.exception("handler of %s failed", s.route.path)
-            end_call(s, 13, INTERNAL_TEXT)
+            end_call(s, INTERNAL, INTERNAL_TEXT)
         except BaseException:
-            end_call(s, 13, INTERNAL_TEXT)
+            end_call(s, INTERNAL, INTERNAL_TEXT)
             raise
         finally:
             self.finished()
@@ -258,7 +258,7 @@ cdef Py_ssize_t messages_size(bytes frames, Py_ssize_t size_max) except -1:
         size = (<Py_ssize_t>at[1] << 24) | (at[2] << 16) | (at[3] << 8) | at[4]
         if size > size_max:
             raise RpcError(
-                _STATUS[RESPONSE_TOO_LARGE], f"response message of {size} bytes is larger than {size_max} bytes")
+                _STATUS[RESOURCE_EXHAUSTED], f"response message of {size} bytes is larger than {size_max} bytes")
         if left - 5 < size:
             raise ValueError(f"frame of {size} bytes is cut short, {left - 5} bytes left")
         at += 5 + size

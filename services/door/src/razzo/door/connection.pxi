@@ -8,10 +8,6 @@ cdef enum:
     HIGH_WATER_BYTES = 1048576  # the transport's own buffer; a small one would pause at every burst
     BURST_S = 5  # seconds of pings or resets that may come at once
 
-cdef int64_t PING_ANSWER_NS_MAX = 20 * <int64_t>1000000000
-cdef int64_t CLOSE_NS_MAX = 5 * <int64_t>1000000000  # from the last write to the end of the connection
-cdef const uint8_t *DRAIN_PING = b"razzodrn"
-cdef const uint8_t *ALIVE_PING = b"razzoliv"
 
 
 cdef class Connection:
@@ -20,8 +16,7 @@ cdef class Connection:
     cdef readonly str peer
     cdef readonly bint secure
     cdef nghttp2_session *session
-    cdef PyObject *newest  # open streams; the list owns a reference to each
-    cdef PyObject *oldest
+    cdef PyObject *newest  # head of the list of open streams, which owns a reference to each
     cdef readonly Py_ssize_t open_streams
     cdef PyObject *opening  # stream whose headers are coming in, borrowed
     cdef Route last_route
@@ -134,8 +129,8 @@ cdef class Connection:
                 log.error("connection of %s is closed by a fault of the door", self.peer, exc_info=self.fault)
                 rv = NGHTTP2_ERR_CALLBACK_FAILURE
             if rv >= 0:
-                self.keep_budget()
-                self.give_window()
+                keep_budget(self)
+                give_window(self)
                 if self.ready:
                     self.dispatch()
             self.cancel_doomed()
@@ -146,27 +141,6 @@ cdef class Connection:
             log.debug("connection of %s ends: %s", self.peer, nghttp2_strerror(<int>rv).decode())
             self.close()
         return 0
-
-    cdef int keep_budget(self) except -1:
-        """Half received messages above the budget: the youngest are refused, so that the older can become whole."""
-        cdef PyObject *at
-        cdef Stream s
-        if self.incomplete <= self.door.buffered_max and self.door.incomplete <= self.door.buffered_total_max:
-            return 0
-        at = self.newest
-        while at != NULL and (
-                self.incomplete > self.door.buffered_max or self.door.incomplete > self.door.buffered_total_max):
-            s = <Stream>at
-            at = s.older
-            if s.charged:
-                refuse(s, 8, b"too many request bytes are buffered")
-        return 0
-
-    cdef void give_window(self) noexcept:
-        if self.consumed and self.incomplete + self.inboxed <= self.door.buffered_max and (
-                self.door.incomplete + self.door.inboxed <= self.door.buffered_total_max):
-            nghttp2_session_consume_connection(self.session, self.consumed)
-            self.consumed = 0
 
     cdef int dispatch(self) except -1:
         """Hands whole requests to their handlers: one call of a batch handler for all calls of its method."""
@@ -294,8 +268,6 @@ cdef class Connection:
         s.older = self.newest
         if self.newest != NULL:
             (<Stream>self.newest).newer = <PyObject *>s
-        else:
-            self.oldest = <PyObject *>s
         self.newest = <PyObject *>s
         self.open_streams += 1
 
@@ -307,8 +279,6 @@ cdef class Connection:
             self.newest = s.older
         if s.older != NULL:
             (<Stream>s.older).newer = s.newer
-        else:
-            self.oldest = s.newer
         s.newer = NULL
         s.older = NULL
         self.open_streams -= 1
@@ -319,7 +289,7 @@ cdef class Connection:
         self.door.inboxed -= s.inbox_bytes
         s.inbox_bytes = 0
         if not s.flags & ENDED:
-            s.settle(1)
+            s.settle(CANCELLED)
         if s.call is not None:
             self.doomed.append(s.call)
             s.call = None
@@ -331,57 +301,11 @@ cdef class Connection:
         if s.flags & (ENDED | CLOSED):
             return 0
         drop_output(s)
-        refuse(s, 4, b"deadline exceeded")
+        refuse(s, DEADLINE_EXCEEDED, b"deadline exceeded")
         if s.flags & HEADERS_SENT and nghttp2_session_get_stream_remote_window_size(self.session, s.id) <= 0:
             # the status would wait behind a window that a client past its deadline may never open
             nghttp2_submit_rst_stream(self.session, NGHTTP2_FLAG_NONE, s.id, NGHTTP2_CANCEL)
         self.cancel_doomed()
-        return 0
-
-    # --- pings, resets, silence
-
-    cdef int count_reset(self) except -1:
-        if not spend(&self.reset_tokens, &self.reset_ns, self.read_ns, self.door.resets_per_s_max):
-            nghttp2_session_terminate_session(self.session, NGHTTP2_ENHANCE_YOUR_CALM)
-        return 0
-
-    cdef int take_ping(self, bint is_answer, const uint8_t *data) except -1:
-        if is_answer:
-            self.ping_ns = 0
-            if memcmp(data, DRAIN_PING, 8) == 0:
-                self.finish_drain()
-        elif not spend(&self.ping_tokens, &self.pinged_ns, self.read_ns, self.door.pings_per_s_max):
-            nghttp2_session_terminate_session(self.session, NGHTTP2_ENHANCE_YOUR_CALM)
-        return 0
-
-    cdef int look_after(self, int64_t now_ns) except -1:
-        """What time alone brings about; `Door.sweep` asks every connection."""
-        cdef Door door = self.door
-        if self.transport is None:
-            return 0
-        if self.consumed and self.session != NULL:
-            self.give_window()  # other connections may have made room
-            self.flush()
-        if self.closing:
-            if now_ns - self.closing_ns > CLOSE_NS_MAX:
-                self.abort()
-        elif not self.preface_seen:
-            if now_ns - self.made_ns > door.handshake_ns:
-                self.abort()
-        elif self.paused:
-            if now_ns - self.paused_ns > door.idle_ns:
-                self.abort()
-        elif self.open_streams == 0:
-            if now_ns - self.read_ns > door.idle_ns:
-                self.say_goaway()
-                self.flush()
-        elif self.ping_ns > self.read_ns:
-            if now_ns - self.ping_ns > min(door.keepalive_ns, PING_ANSWER_NS_MAX):
-                self.abort()
-        elif now_ns - self.read_ns > door.keepalive_ns:
-            self.ping_ns = now_ns
-            nghttp2_submit_ping(self.session, NGHTTP2_FLAG_NONE, ALIVE_PING)
-            self.flush()
         return 0
 
     # --- the end
@@ -421,7 +345,7 @@ cdef class Connection:
         while at != NULL:
             s = <Stream>at
             at = s.older
-            refuse(s, 14, b"the server is stopping")
+            refuse(s, UNAVAILABLE, b"the server is stopping")
         self.flush()
         self.cancel_doomed()
         self.close()
@@ -433,20 +357,11 @@ class DoorProtocol(Connection, asyncio.BufferedProtocol):
     __slots__ = ()
 
 
-cdef inline bint spend(double *tokens, int64_t *then_ns, int64_t now_ns, double rate) noexcept:
-    """Takes one token of a bucket that refills at `rate` a second and holds BURST_S seconds' worth."""
-    tokens[0] = min(tokens[0] + (now_ns - then_ns[0]) / 1e9 * rate, BURST_S * rate)
-    then_ns[0] = now_ns
-    if tokens[0] < 1:
-        return False
-    tokens[0] -= 1
-    return True
-
-
 cdef str peer_name(address):
-    """gRPC's way to write an address."""
-    if isinstance(address, tuple) and len(address) == 2:
-        return f"ipv4:{address[0]}:{address[1]}"
-    if isinstance(address, tuple):
-        return f"ipv6:[{address[0]}]:{address[1]}"
-    return f"unix:{address}" if address else "unknown"
+    """gRPC's way to write an address; IPv4 that came to an IPv6 socket is IPv4."""
+    if not isinstance(address, tuple):
+        return f"unix:{address}" if address else "unknown"
+    host = address[0]
+    if host.startswith("::ffff:") and "." in host:
+        host = host[7:]
+    return f"ipv6:[{host}]:{address[1]}" if ":" in host else f"ipv4:{host}:{address[1]}"

@@ -27,6 +27,8 @@ from razzo.door.tls import CertificateWatch
 log = logging.getLogger(__name__)
 
 INTERNAL_TEXT = "internal error"
+PENDING_CALLS_MAX = 100_000
+"""Calls that have arrived and were not yet taken, over all connections; the next is cancelled."""
 TURNS_AFTER_LAST_REQUEST = 3
 """Loop turns between the end of a client's messages and telling the handler so. C-core reports a cancelled call first as
 an end of messages, and as cancelled some turns later; mostly this lets the handler see the second only."""
@@ -137,7 +139,10 @@ class _Call(_CallInfo):
     async def write(self, message: bytes) -> None:
         _check_size(message, self._response_bytes_max)
         self.bytes_out += len(message)
-        await self._context.write(message)
+        try:
+            await self._context.write(message)
+        except grpc.aio.InternalError as error:  # the client went; C-core says so here before it cancels
+            raise asyncio.CancelledError from error
 
     async def write_raw(self, frames: bytes) -> None:
         for message in framing.split_frames(frames):
@@ -157,6 +162,13 @@ def _check_size(message: bytes, response_bytes_max: int) -> None:
     if len(message) > response_bytes_max:
         text = f"answer of {len(message)} bytes is larger than {response_bytes_max}"
         raise RpcError(GrpcStatus.RESOURCE_EXHAUSTED, text)
+
+
+async def _abort(context: grpc.aio.ServicerContext[Any, Any], code: grpc.StatusCode, text: str) -> None:
+    try:
+        await context.abort(code, text)
+    except grpc.aio.InternalError as error:  # nobody is left to be told
+        raise asyncio.CancelledError from error
 
 
 class _Endings:
@@ -190,11 +202,11 @@ class _Endings:
         except RpcError as refusal:
             answer = None
             status = refusal.status
-            await context.abort(_CODES[refusal.status.value], refusal.message)
+            await _abort(context, _CODES[refusal.status.value], refusal.message)
         except Exception:
             log.exception("handler of %s failed", self._path)
             status = GrpcStatus.INTERNAL
-            await context.abort(grpc.StatusCode.INTERNAL, INTERNAL_TEXT)
+            await _abort(context, grpc.StatusCode.INTERNAL, INTERNAL_TEXT)
         finally:
             if hasattr(body, "close"):
                 body.close()
@@ -290,16 +302,23 @@ class GrpcioServer:
         server.add_generic_rpc_handlers((self._table,))
         address = f"[{host}]" if ":" in host else host
         try:
-            plain = server.add_insecure_port(f"{address}:{port}")
-            secure = None
-            if self._tls is not None:
-                secure = server.add_secure_port(f"{address}:{tls_port or 0}", _credentials(self._tls))
+            bound = self._bind(server, host, address, port, tls_port)
         except RuntimeError as error:
             await server.stop(None)
             raise OSError(f"cannot listen on {address}: port {port} or {tls_port} is taken") from error
         await server.start()
         self._server = server
-        return Bound(host, plain, secure)
+        return bound
+
+    def _bind(self, server: grpc.aio.Server, host: str, address: str, port: int, tls_port: int | None) -> Bound:
+        if self._tls is None:
+            return Bound(host, server.add_insecure_port(f"{address}:{port}"), None)
+        credentials = _credentials(self._tls)
+        if self._tls.compulsory:
+            only = server.add_secure_port(f"{address}:{port}", credentials)
+            return Bound(host, only, only)
+        plain = server.add_insecure_port(f"{address}:{port}")
+        return Bound(host, plain, server.add_secure_port(f"{address}:{tls_port or 0}", credentials))
 
     async def stop(self, grace_s: float) -> None:
         server, self._server = self._server, None
@@ -317,6 +336,9 @@ def _options(limits: DoorLimits) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", limits.request_bytes_max),
         ("grpc.max_send_message_length", limits.response_bytes_max),
         ("grpc.max_concurrent_streams", limits.streams_per_connection_max),
+        # C-core cancels calls that wait to be taken above these (1,000 and 3,000 by default): a burst of one client
+        ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
+        ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
         ("grpc.max_metadata_size", limits.header_bytes_max),
         ("grpc.absolute_max_metadata_size", limits.header_bytes_max),
         ("grpc.max_connection_idle_ms", int(limits.idle_s * 1000)),

@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from typing import Any
 
@@ -51,14 +51,14 @@ class Certificates:
                     self._context = self._watch.context()
                     log.info("read the changed certificate %s", self._watch.files.certificate)
             except (OSError, ssl.SSLError) as error:
-                log.warning("keeping the certificate in use, %s cannot be read: %s", self._watch.files.certificate, error)
+                log.warning("keeping the old certificate, %s is not usable: %s", self._watch.files.certificate, error)
         return self._context
 
 
 class Listener:
     """Listening sockets and the connections that have not shown their first byte or finished their TLS handshake.
 
-    `make_protocol(secure)` gives the protocol of one connection; `open_connections()` tells how many have one.
+    `make_protocol(secure)` gives the protocol of one connection, which is among `connections` while it is open.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class Listener:
         certificates: Certificates | None,
         plaintext_allowed: bool,
         make_protocol: Callable[[bool], asyncio.BaseProtocol],
-        open_connections: Callable[[], int],
+        connections: Set[object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._certificates = certificates
         self._plaintext_allowed = plaintext_allowed
         self._make_protocol = make_protocol
-        self._open_connections = open_connections
+        self._connections = connections
         self._listening: list[socket.socket] = []
         self._resumptions: dict[socket.socket, asyncio.TimerHandle] = {}
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._arriving: set[asyncio.Task[Any]] = set()
+        self._arriving: dict[asyncio.Task[None], asyncio.BaseProtocol] = {}
 
     async def listen(self, host: str, port: int) -> int:
         """Listens on every address of the host; the port that was bound. OSError when the address is taken."""
@@ -131,7 +131,7 @@ class Listener:
                 self._loop.remove_reader(listening)
                 self._resumptions[listening] = self._loop.call_later(ACCEPT_PAUSE_S, self._resume, listening)
                 return
-            if self._open_connections() + len(self._silent) + len(self._arriving) >= self._limits.connections_max:
+            if self._full():
                 log.warning("refused a connection, %d are open", self._limits.connections_max)
                 sock.close()
                 continue
@@ -139,6 +139,13 @@ class Listener:
             with suppress(OSError):  # the client may be gone already
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._arrive(sock)
+
+    def _full(self) -> bool:
+        others = len(self._connections) + len(self._silent)
+        if others + len(self._arriving) < self._limits.connections_max:
+            return False
+        arriving = sum(protocol not in self._connections for protocol in self._arriving.values())
+        return others + arriving >= self._limits.connections_max
 
     def _resume(self, listening: socket.socket) -> None:
         del self._resumptions[listening]
@@ -182,24 +189,25 @@ class Listener:
         sock.close()
 
     def _establish(self, sock: socket.socket, secure: bool) -> None:
-        task = self._loop.create_task(self._connect(sock, secure))
-        self._arriving.add(task)
-        task.add_done_callback(self._arriving.discard)
+        protocol = self._make_protocol(secure)
+        task = self._loop.create_task(self._connect(sock, secure, protocol))
+        self._arriving[task] = protocol
+        task.add_done_callback(self._arriving.pop)
 
-    async def _connect(self, sock: socket.socket, secure: bool) -> None:
-        """Makes the transport; a handshake that fails or takes too long ends the connection, and is the peer's fault."""
+    async def _connect(self, sock: socket.socket, secure: bool, protocol: asyncio.BaseProtocol) -> None:
+        """Makes the transport; a handshake that fails or takes too long is the peer's fault and ends the connection."""
         try:
             if secure:
                 assert self._certificates is not None
                 await self._loop.connect_accepted_socket(
-                    lambda: self._make_protocol(True),
+                    lambda: protocol,
                     sock,
                     ssl=self._certificates.context(),
                     ssl_handshake_timeout=self._limits.handshake_s,
                 )
             else:
-                await self._loop.connect_accepted_socket(lambda: self._make_protocol(False), sock)
-        except (OSError, asyncio.TimeoutError) as error:
+                await self._loop.connect_accepted_socket(lambda: protocol, sock)
+        except (OSError, TimeoutError) as error:
             log.debug("a connection was not established: %s", error)
             sock.close()
         except asyncio.CancelledError:

@@ -50,7 +50,7 @@ class DoorServer:
             certificates,
             self._tls is None or not self._tls.compulsory,
             door.protocol,
-            lambda: len(door.connections),
+            door.connections,
         )
         try:
             bound = await listener.listen(host, port)

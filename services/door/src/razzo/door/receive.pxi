@@ -78,17 +78,17 @@ cdef int headers_done(Stream s) except -1:
         s.flags |= COUNTED
         s.route.begin()
     if s.flags & HEADERS_TOO_LARGE:
-        refuse(s, 8, b"request headers are larger than %d bytes" % door.header_bytes_max)
+        refuse(s, RESOURCE_EXHAUSTED, b"request headers are larger than %d bytes" % door.header_bytes_max)
     elif s.flags & NOT_POST:
         refuse_http(s, 405)
     elif not s.flags & IS_GRPC:
         refuse_http(s, 415)
     elif s.route is None:
-        refuse(s, 12, b"unknown method")
+        refuse(s, UNIMPLEMENTED, b"unknown method")
     elif s.flags & BAD_TIMEOUT:
-        refuse(s, 13, b"malformed grpc-timeout")
+        refuse(s, INTERNAL, b"malformed grpc-timeout")
     elif s.flags & BAD_ENCODING:
-        refuse(s, 12, b"request compression is not supported, grpc-accept-encoding names what is")
+        refuse(s, UNIMPLEMENTED, b"request compression is not supported, grpc-accept-encoding names what is")
     else:
         if s.deadline_ns:
             door.watch_deadline(s)
@@ -133,13 +133,13 @@ cdef int begin_message(Stream s) except -1:
         (<Py_ssize_t>s.prefix[1] << 24) | (s.prefix[2] << 16) | (s.prefix[3] << 8) | s.prefix[4])
     cdef Py_ssize_t size_max = s.conn.door.request_bytes_max
     if s.prefix[0] > 1:
-        return refuse(s, 13, b"message flag byte is neither 0 nor 1")
+        return refuse(s, INTERNAL, b"message flag byte is neither 0 nor 1")
     if s.prefix[0] == 1 and not s.flags & GZIP:
-        return refuse(s, 13, b"compressed message without grpc-encoding")
+        return refuse(s, INTERNAL, b"compressed message without grpc-encoding")
     if size > size_max:
-        return refuse(s, 8, b"request message of %d bytes is larger than %d bytes" % (size, size_max))
+        return refuse(s, RESOURCE_EXHAUSTED, b"request message of %d bytes is larger than %d bytes" % (size, size_max))
     if s.messages > 0 and s.route.kind != KIND_BIDI:
-        return refuse(s, 13, b"more than one request message")
+        return refuse(s, INTERNAL, b"more than one request message")
     s.message_len = size
     s.filled = 0
     s.assembling_cap = size if size <= ASSEMBLY_BYTES else ASSEMBLY_BYTES
@@ -191,13 +191,13 @@ cdef object inflated(Stream s, bytes message):
     try:
         plain = inflater.decompress(message, size_max + 1)
     except zlib.error:
-        refuse(s, 13, b"request message is not gzip")
+        refuse(s, INTERNAL, b"request message is not gzip")
         return None
     if len(plain) > size_max:
-        refuse(s, 8, b"request message inflates to more than %d bytes" % size_max)
+        refuse(s, RESOURCE_EXHAUSTED, b"request message inflates to more than %d bytes" % size_max)
         return None
     if not inflater.eof or inflater.unused_data:
-        refuse(s, 13, b"request message is not one whole gzip member")
+        refuse(s, INTERNAL, b"request message is not one whole gzip member")
         return None
     return plain
 
@@ -208,12 +208,12 @@ cdef int request_done(Stream s) except -1:
     if s.flags & (ENDED | DISCARDING):
         return 0
     if s.prefix_len != 0:
-        return refuse(s, 13, b"request ends inside a message")
+        return refuse(s, INTERNAL, b"request ends inside a message")
     if s.route.kind == KIND_BIDI:
         if s.call is not None:
             s.call.wake_reader()
     elif s.messages == 0:
-        return refuse(s, 13, b"request message is missing")
+        return refuse(s, INTERNAL, b"request message is missing")
     else:
         s.conn.ready.append(s)
     return 0

@@ -6,6 +6,16 @@ cdef enum:
     KIND_SERVER_STREAM = 2
     KIND_BIDI = 3
 
+cdef enum:  # gRPC statuses that the door itself gives
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+
 cdef enum:
     STATUSES = 17
     BUCKETS = 28

@@ -1,8 +1,5 @@
 # From answers to HTTP/2 frames: response headers, the data source nghttp2 reads from, trailers.
 
-cdef enum:
-    RESPONSE_TOO_LARGE = 8  # RESOURCE_EXHAUSTED
-
 cdef uint8_t NO_COPY = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE
 cdef nghttp2_nv RESPONSE_HEADERS[2]
 cdef nghttp2_nv OK_TRAILER[1]
@@ -107,7 +104,7 @@ cdef ssize_t read_body(
 
 
 cdef int submit_trailers(Stream s) noexcept:
-    if s.status == 0 and s.trailing is None:
+    if s.status == OK and s.trailing is None:
         return nghttp2_submit_trailer(s.conn.session, s.id, OK_TRAILER, 1)
     try:
         return submit_pairs(s, status_pairs(s), True, False)
@@ -128,7 +125,7 @@ cdef int answer_unary(Stream s, bytes response) except -1:
     if s.flags & (ENDED | CLOSED):
         return 0
     if size > s.conn.door.response_bytes_max:
-        return end_call(s, RESPONSE_TOO_LARGE, b"response message of %d bytes is larger than %d bytes" % (
+        return end_call(s, RESOURCE_EXHAUSTED, b"response message of %d bytes is larger than %d bytes" % (
             size, s.conn.door.response_bytes_max))
     s.head = response
     s.head_sent = 0
@@ -142,7 +139,7 @@ cdef int answer_unary(Stream s, bytes response) except -1:
     s.conn.unsent += size + 5
     s.bytes_out += size
     s.body = None
-    s.settle(0)
+    s.settle(OK)
     if s.flags & HEADERS_SENT:
         resume(s)
     else:
@@ -157,7 +154,6 @@ cdef int end_call(Stream s, int status, bytes text) except -1:
         return 0
     s.text = text
     s.settle(status)
-    s.body = None
     if not s.flags & REQUEST_DONE:
         s.drop_request()
     if s.flags & HEADERS_SENT:
@@ -183,7 +179,7 @@ cdef int refuse(Stream s, int status, bytes text) except -1:
 cdef int refuse_http(Stream s, int http_status) except -1:
     """Ends a request that is not gRPC with an HTTP status."""
     s.drop_request()
-    s.settle(2)
+    s.settle(UNKNOWN)
     submit_pairs(s, [(b":status", b"%d" % http_status)], False, False)
     s.conn.want_flush()
     return 0

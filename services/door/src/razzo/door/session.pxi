@@ -99,9 +99,9 @@ cdef int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, voi
             if frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
                 request_done(<Stream>found)
         elif frame.hd.type == NGHTTP2_RST_STREAM:
-            conn.count_reset()
+            count_reset(conn)
         elif frame.hd.type == NGHTTP2_PING:
-            conn.take_ping(frame.hd.flags & NGHTTP2_FLAG_ACK, frame.ping.opaque_data)
+            take_ping(conn, frame.hd.flags & NGHTTP2_FLAG_ACK, frame.ping.opaque_data)
         elif frame.hd.type == NGHTTP2_SETTINGS:
             conn.preface_seen = True
         return 0
@@ -165,7 +165,7 @@ cdef nghttp2_session *open_session(Connection conn) except NULL:
         raise MemoryError
     nghttp2_option_set_no_auto_window_update(option, 1)
     nghttp2_option_set_no_closed_streams(option, 1)
-    # the door counts resets itself (`Connection.count_reset`); nghttp2's own limit, 33 a second, would punish
+    # the door counts resets itself (`count_reset`); nghttp2's own limit, 33 a second, would punish
     # clients whose deadlines pass under load
     nghttp2_option_set_stream_reset_rate_limit(
         option, <uint64_t>(4 * BURST_S * door.resets_per_s_max) + 1000, <uint64_t>door.resets_per_s_max * 4 + 1000)

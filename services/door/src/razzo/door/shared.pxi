@@ -105,7 +105,7 @@ cdef class Door:
         except Exception:
             log.exception("handler of %s failed", route.path)
             for s in batch:
-                end_call(s, 13, INTERNAL_TEXT)
+                end_call(s, INTERNAL, INTERNAL_TEXT)
         return 0
 
     cdef bint admits(self, Stream s) except -1:
@@ -117,7 +117,7 @@ cdef class Door:
             refuse(s, refusal.status.value, percent_encoded(refusal.message))
         except Exception:
             log.exception("authentication of %s failed", s.route.path)
-            refuse(s, 13, INTERNAL_TEXT)
+            refuse(s, INTERNAL, INTERNAL_TEXT)
         return False
 
     cdef int report(self, Stream s, int status, int64_t duration_ns) except -1:
@@ -175,7 +175,7 @@ cdef class Door:
         cdef Connection conn
         cdef int64_t now_ns = monotonic_ns()
         for conn in list(self.connections):
-            conn.look_after(now_ns)
+            look_after(conn, now_ns)
 
     # --- the end
 

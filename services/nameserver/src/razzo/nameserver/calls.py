@@ -106,3 +106,7 @@ class _Counted:
     async def write(self, message: bytes) -> None:
         self.written = True
         await self._call.write(message)
+
+    async def write_raw(self, frames: bytes) -> None:
+        self.written = True
+        await self._call.write_raw(frames)

@@ -6,6 +6,7 @@ transactions, recall), or by topic (send). The broker that did the work answers;
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -225,10 +226,13 @@ class ForwardedApi:
         call: Call,
     ) -> bytes:
         outcomes: dict[int, definition_pb2.Status] = {index: status_of(error) for index, error in refused.items()}
+        parts = []
         for name, indexes in by_broker.items():
             part = service_pb2.AckMessageRequest(group=ack.group, topic=ack.topic)
             part.entries.extend(ack.entries[index] for index in indexes)
-            outcomes.update(zip(indexes, await self._ack_part(name, part, call), strict=True))
+            parts.append(self._ack_part(name, part, call))
+        for indexes, statuses in zip(by_broker.values(), await asyncio.gather(*parts), strict=True):
+            outcomes.update(zip(indexes, statuses, strict=True))
         answer = service_pb2.AckMessageResponse()
         for index, entry in enumerate(ack.entries):
             result = answer.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle)

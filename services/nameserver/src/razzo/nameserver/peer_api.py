@@ -22,6 +22,10 @@ SESSIONS_MAX = 4_096
 """Register streams open at once; the next one is refused. More than brokers, because a stream may be half dead."""
 
 
+CLEANUP_S_MAX = 1.0
+"""For the two halves of a stream to end when it is over."""
+
+
 class _Session:
     """One Register stream: what it has to be told, as a state and not as a queue."""
 
@@ -67,12 +71,15 @@ class RegistryApi:
             for task in done:
                 task.result()
         finally:
+            # First of all, before anything that waits: a lost broker must be noticed at once.
+            del self._sessions[session.connection]
+            log.info("broker disconnected", extra=fields(connection=session.connection))
+            self._cluster.disconnected(session.connection)
             reader.cancel()
             writer.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
-            del self._sessions[session.connection]
-            log.info("broker disconnected", extra=fields(connection=session.connection, peer=call.peer))
-            self._cluster.disconnected(session.connection)
+            _, stuck = await asyncio.wait((reader, writer), timeout=CLEANUP_S_MAX)
+            if stuck:
+                log.warning("a stream did not end", extra=fields(connection=session.connection, tasks=len(stuck)))
 
     async def close(self) -> None:
         """Ends all streams: brokers then know at once that this nameserver stops."""

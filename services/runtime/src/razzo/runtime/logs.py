@@ -78,6 +78,7 @@ class Logging:
         root = logging.getLogger()
         root.addHandler(self._intake)
         root.setLevel(level.value.upper())
+        logging.getLogger("grpc").setLevel(max(root.level, logging.INFO))  # its debug lines are of its own making
 
     def close(self) -> None:
         """Writes what is waiting and stops the thread."""

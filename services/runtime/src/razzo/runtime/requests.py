@@ -27,6 +27,8 @@ FORWARDED = "x-razzo-forwarded"
 FORWARDED_PEER = "x-razzo-peer"
 """The client's own address on a forwarded call, written as `CallInfo.peer` writes it."""
 
+UTF8_CHARACTER_BYTES_MAX = 4
+
 _request_numbers = itertools.count(1)
 
 
@@ -71,6 +73,15 @@ def client_id_of(call: CallInfo) -> str:
     if len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
         raise RequestRefused(Code.BAD_REQUEST, f"the metadata {CLIENT_ID} is longer than {CLIENT_ID_BYTES_MAX} bytes")
     return client_id
+
+
+def is_plain(call: CallInfo) -> bool:
+    """Whether a call is plainly in order and of the default namespace, so that a fast path may take it; one that is not
+    may be in order as well (`client_id_of` tells)."""
+    client_id = call.header(CLIENT_ID)
+    if not client_id or len(client_id) > CLIENT_ID_BYTES_MAX // UTF8_CHARACTER_BYTES_MAX or client_id.isspace():
+        return False
+    return not call.header(NAMESPACE)
 
 
 def caller_of(call: CallInfo) -> Caller:

@@ -30,6 +30,9 @@ from razzo.v1 import config_pb2
 
 log = logging.getLogger(__name__)
 
+CLEANUP_S_MAX = 1.0
+"""For the two halves of a stream to end when it is over."""
+
 
 @dataclass(frozen=True, slots=True)
 class TelemetryLimits:
@@ -136,11 +139,7 @@ class TelemetryDesk:
         except RequestRefused as refused:
             await call.write(service_pb2.TelemetryCommand(status=status_of(refused)).SerializeToString())
             raise refusal_of(refused) from refused
-        stream = self._open(caller)
-        try:
-            await self._serve(call, stream)
-        finally:
-            self._lose(stream)
+        await self._serve(call, self._open(caller))
 
     async def _serve(self, call: TelemetryCall, stream: _Stream) -> None:
         """Reads and writes side by side; whichever fails ends both. The reader's end lets the writer finish."""
@@ -158,9 +157,10 @@ class TelemetryDesk:
                 if task.done():
                     task.result()
         finally:
+            self._lose(stream)  # before anything that waits: a lost client is noticed at once
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks, timeout=CLEANUP_S_MAX)
 
     async def _read(self, call: TelemetryCall, stream: _Stream) -> None:
         async for message in call:

@@ -1,6 +1,6 @@
 """Razzo storage: one commit log in RocketMQ's format, and everything derived from it."""
 
-from razzo.storage._kernel import StoredMessage, siphash24, tag_hash
+from razzo.storage._kernel import AckWire, ReceiveWire, StoredMessage, siphash24, tag_hash
 from razzo.storage.errors import (
     CorruptStore,
     DiskFull,
@@ -11,6 +11,7 @@ from razzo.storage.errors import (
 )
 from razzo.storage.messages import (
     Appended,
+    AppendedRequests,
     NewMessage,
     ReadResult,
     ReadStatus,
@@ -24,7 +25,9 @@ from razzo.storage.settings import FlushMode, StoreSettings
 from razzo.storage.store import Store
 
 __all__ = [
+    "AckWire",
     "Appended",
+    "AppendedRequests",
     "CorruptStore",
     "DiskFull",
     "FlushMode",
@@ -32,6 +35,7 @@ __all__ = [
     "NewMessage",
     "ReadResult",
     "ReadStatus",
+    "ReceiveWire",
     "RecoveryReport",
     "RetentionReport",
     "Store",

@@ -1,30 +1,36 @@
 """The `checkpoint` page (section 5.1): five big-endian longs in 4096 bytes, overwritten in place.
 
-The fields lie in one disk sector, which a disk writes whole or not at all; a file of another size or with negative fields
-counts as absent (all zeros), which only makes recovery look at more of the log.
+Behind them, in bytes RocketMQ neither reads nor writes, stand the number of index files at a clean stop and a CRC-32 of
+everything before it. All lie in one disk sector, which a disk writes whole or not at all. A page whose CRC does not fit
+was damaged or written by RocketMQ and counts as absent (all zeros): recovery then looks at the whole log, and nothing
+is lost.
 """
 
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from razzo.storage._kernel import crc32
 from razzo.storage.files import FileLayer
 
 PAGE_BYTES = 4096
-FIELDS = struct.Struct(">5q")
+FIELDS = struct.Struct(">5qi")
+CRC = struct.Struct(">I")
 CLOCK_MARGIN_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """log_ms: store time of the last record on disk; queues_ms: of the last record whose units are; index_ms: index files
-    ending at or before it are whole; flushed: bytes of the log known to be on disk (RocketMQ's confirmPhyOffset)."""
+    """log_ms: store time of the last record on disk; queues_ms: of the last record whose units are; index_ms: index
+    files ending at or before it are whole; flushed: bytes of the log known to be on disk (RocketMQ's confirmPhyOffset);
+    index_files: how many index files hold every key of the log, -1 while the store is open."""
 
     log_ms: int = 0
     queues_ms: int = 0
     index_ms: int = 0
     master_flushed: int = 0
     flushed: int = 0
+    index_files: int = -1
 
     @property
     def replay_from_ms(self) -> int:
@@ -32,15 +38,16 @@ class Checkpoint:
         return max(0, min(self.log_ms, self.queues_ms) - CLOCK_MARGIN_MS)
 
     def encode(self) -> bytes:
-        packed = FIELDS.pack(self.log_ms, self.queues_ms, self.index_ms, self.master_flushed, self.flushed)
-        return packed.ljust(PAGE_BYTES, b"\0")
+        packed = FIELDS.pack(
+            self.log_ms, self.queues_ms, self.index_ms, self.master_flushed, self.flushed, self.index_files
+        )
+        return (packed + CRC.pack(crc32(packed))).ljust(PAGE_BYTES, b"\0")
 
     @classmethod
     def decode(cls, page: bytes) -> "Checkpoint":
-        if len(page) != PAGE_BYTES:
+        if len(page) != PAGE_BYTES or CRC.unpack_from(page, FIELDS.size)[0] != crc32(page[: FIELDS.size]):
             return cls()
-        values = FIELDS.unpack_from(page)
-        return cls(*values) if min(values) >= 0 else cls()
+        return cls(*FIELDS.unpack_from(page))
 
 
 class CheckpointFile:
@@ -48,6 +55,7 @@ class CheckpointFile:
 
     def __init__(self, path: Path, files: FileLayer) -> None:
         self._path = path
+        self.folder = path.parent
         self._files = files
         self.value = Checkpoint()
 

@@ -4,7 +4,15 @@ import contextlib
 import re
 from pathlib import Path
 
-from razzo.storage._kernel import LogWriter, MappedFile, StoredMessage, decode_at, next_sound, store_time_at, whole_records
+from razzo.storage._kernel import (
+    LogWriter,
+    MappedFile,
+    StoredMessage,
+    decode_at,
+    next_sound,
+    store_time_at,
+    whole_records,
+)
 from razzo.storage.errors import CorruptStore
 from razzo.storage.files import FileLayer
 from razzo.storage.segment import NAME_DIGITS, Preparer, Segment
@@ -61,7 +69,9 @@ class CommitLog:
                     f"{self.folder / name} has {size} bytes, the configured commit_log_file_bytes is {self.file_bytes}"
                 )
             if int(name) != int(names[0]) + i * self.file_bytes:
-                raise CorruptStore(f"{self.folder / name} does not follow {names[i - 1]}: a file between them is missing")
+                raise CorruptStore(
+                    f"{self.folder / name} does not follow {names[i - 1]}: a file between them is missing"
+                )
             self.segments.append(Segment.load(self._files, self.folder / name, int(name), size))
         self._publish()
 
@@ -98,11 +108,24 @@ class CommitLog:
             self._writer.add_segment(last.mapped, last.start, last.populated_end)
         self._followed = -1
 
+    def sound_behind(self, segment: Segment, physical_offset: int) -> int:
+        """Physical offset of the first sound record of a file behind an offset, -1 without. Looks only where the file
+        system has data: the rest of a prepared file is a gigabyte of nothing."""
+        offset = physical_offset + 1 - segment.start
+        for first, last in self._files.data_ranges(segment.fd, offset, self.file_bytes):
+            # A record may begin just before the data does, where its first bytes are zeros.
+            begin = segment.start + max(offset, first - 8)
+            sound = next_sound(segment.mapped, segment.start, begin, segment.start + last)
+            if sound >= 0:
+                return sound
+        return -1
+
     # --- writing
 
     def add_segment(self) -> None:
         """One more file after the last. DiskFull."""
         start = self.segments[-1].end if self.segments else self._writer.end_physical
+        self._followed = -1
         segment = self._preparer.take(start) or self._create(start)
         self.segments.append(segment)
         self._writer.add_segment(segment.mapped, segment.start, segment.populated_end)
@@ -183,8 +206,8 @@ class CommitLog:
         return store_time_at(view.maps[index], at)
 
     def tail(self, physical_offset: int, max_bytes: int, limit: int) -> bytes:
-        """Whole raw records from an offset up to `limit`, inside one file; at an end-of-file marker those of the next file,
-        at a damaged record those behind it. ValueError when no record begins there."""
+        """Whole raw records from an offset up to `limit`, inside one file; at an end-of-file marker those of the next
+        file, at a damaged record those behind it. ValueError when no record begins there."""
         view = self.view
         while True:
             index = (physical_offset - view.start) // self.file_bytes
@@ -199,7 +222,7 @@ class CommitLog:
             damaged = reason == "crc" or any(first <= physical_offset < last for first, last in self.damaged)
             if reason != "blank" and not damaged:
                 raise ValueError(f"no record begins at offset {physical_offset} ({reason})")
-            sound = next_sound(mapped, start, physical_offset) if damaged else -1
+            sound = next_sound(mapped, start, physical_offset + 1, start + self.file_bytes) if damaged else -1
             physical_offset = sound if sound >= 0 else start + self.file_bytes
 
     # --- expiring

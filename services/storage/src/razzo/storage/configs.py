@@ -1,7 +1,7 @@
 """config/*.json: tolerant reading of what RocketMQ writes, atomic writing with a .bak (section 1.1).
 
-Reading: `<name>.json`, and `<name>.json.bak` when the first is missing, empty or no JSON. fastjson writes integer map keys
-bare (`{0:12}`); outside of strings such a key is quoted before parsing.
+Reading: `<name>.json`, and `<name>.json.bak` when the first is missing, empty or no JSON. fastjson writes integer map
+keys bare (`{0:12}`); outside of strings such a key is quoted before parsing.
 Writing: the old file becomes .bak, the new one takes its place; at no moment are both missing or half.
 """
 

@@ -1,5 +1,5 @@
-"""Who waits for the confirm offset: coroutines in wait_flushed and callbacks of on_confirmed. Everything here happens on the
-loop thread but `from_thread`."""
+"""Who waits for the confirm offset: coroutines in wait_flushed and callbacks of on_confirmed. Everything here happens
+on the loop thread but `from_thread`."""
 
 import asyncio
 import heapq

@@ -1,7 +1,8 @@
 """Consume queues on disk: files of 20-byte units, one folder for each topic and queue id (section 3).
 
-Files have RocketMQ's exact logical size but only as many blocks as are in use plus a chunk: a failed reservation is DiskFull
-before anything is written. The newest file of each queue stays mapped; older ones are mapped for readers on demand.
+Files have RocketMQ's exact logical size but only as many blocks as are in use plus a chunk: a failed reservation is
+DiskFull before anything is written. The newest file of each queue stays mapped; older ones are mapped for readers on
+demand.
 """
 
 import contextlib
@@ -63,13 +64,13 @@ class ConsumeQueue:
         self.units = Queue(topic, queue_id, self.per_file)
         self.units.files_of = self
         self.first_file = 0  # first unit of the oldest file on disk
-        self._paths_synced = 0  # first unit of the oldest file the flusher still has to sync
+        self._synced_newest = -1  # first unit of the newest file synced so far; what follows it is not on disk yet
 
     # --- loading and cutting
 
     def load(self) -> bool:
-        """Find the last live unit in the newest files and continue there (3.3). False when the files made no sense: they are
-        removed then, and the queue has to be rebuilt from the log."""
+        """Find the last live unit in the newest files and continue there (3.3). False when the files made no sense:
+        they are removed then, and the queue has to be rebuilt from the log."""
         starts = self._scan_folder()
         if starts is None:
             self._drop_folder()
@@ -119,7 +120,7 @@ class ConsumeQueue:
         self.units.drop_files()
         fd = self._files.open(self._path(newest))
         try:
-            # Blocks of a half-used file may be missing (a crash, another program): what may be written is reserved anew.
+            # Blocks of a half-used file may be missing (a crash, another program): reserve what may be written.
             reserved = self._reserve(fd, newest, end, end)
             used = (end - newest) * UNIT_BYTES
             self._files.zero_tail(fd, used, (reserved - newest) * UNIT_BYTES - used)
@@ -231,17 +232,23 @@ class ConsumeQueue:
             self._files.reserve(fd, (reserved - start) * UNIT_BYTES, (end - reserved) * UNIT_BYTES)
         return end
 
-    def sync(self) -> None:
-        """Put the files written to since the last sync on disk."""
+    def sync(self, *, done: bool = False) -> None:
+        """Put the files written to since the last sync on disk; `done`: they are there already, only note it."""
         newest = self.units.last_file_first_unit
         if newest < 0:
             return
-        start = max(self._paths_synced, self.first_file)
-        while start <= newest:
-            self._files.sync_path(self._path(start))
-            start += self.per_file
-        self._files.sync_dir(self.folder)
-        self._paths_synced = newest
+        if not done:
+            start = max(self._synced_newest, self.first_file)
+            while start <= newest:
+                self._files.sync_path(self._path(start))
+                start += self.per_file
+            if newest != self._synced_newest:
+                self._files.sync_dir(self.folder)
+                # The folders above are new with the first file; afterwards this costs nothing.
+                if self._synced_newest < 0:
+                    self._files.sync_dir(self.folder.parent)
+                    self._files.sync_dir(self.folder.parent.parent)
+        self._synced_newest = newest
 
     # --- reading
 

@@ -1,20 +1,21 @@
-"""The one door to the disk: every create, write, rename, truncate, unlink, fsync and fallocate of the store goes through
-FileLayer, so that a test can hand in a faulty twin (`razzo.storage.faulty_files`).
+"""The one door to the disk: every create, write, rename, truncate, unlink, fsync and fallocate of the store goes
+through FileLayer, so that a test can hand in a faulty twin (`razzo.storage.faulty_files`).
 
 A DiskFull leaves nothing behind: a file that could not be reserved is unlinked again.
 
-CRASH_POINTS name the moments between two steps whose order matters; the real layer does nothing there, the twin can kill
-the process or raise.
+CRASH_POINTS name the moments between two steps whose order matters; the real layer does nothing there, the twin can
+kill the process or raise.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
-import threading
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 
-from razzo.storage._kernel import MappedFile, zero_range
+from razzo.storage._kernel import MappedFile, sync_filesystem, zero_range
 from razzo.storage.errors import DiskFull, StoreLocked
 
 CRASH_POINTS = frozenset(
@@ -48,8 +49,7 @@ CRASH_POINTS = frozenset(
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 COPY_BYTES = 1 << 20
 _ZEROS = bytes(COPY_BYTES)
-_held_locks: set[Path] = set()
-_held_guard = threading.Lock()
+_BYTE_0_FOR_WRITING = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)  # struct flock of 64-bit Linux
 
 
 class FileLayer:
@@ -172,12 +172,13 @@ class FileLayer:
             finally:
                 os.close(fd)
 
-    def replace(self, path: Path, data: bytes) -> None:
-        """Whole new content, durable, never half: temp file, fsync, rename, fsync of the folder."""
-        temp = path.with_name(path.name + ".tmp")
-        self.write_new(temp, data)
-        self.rename(temp, path)
-        self.sync_dir(path.parent)
+    def sync_everything(self, folder: Path) -> None:
+        """All files of the file system a folder lies on, names included: cheaper than many single ones."""
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            sync_filesystem(fd)
+        finally:
+            os.close(fd)
 
     def write_new(self, path: Path, data: bytes) -> None:
         """Create or overwrite a small file and sync it; a DiskFull leaves no half file."""
@@ -193,6 +194,21 @@ class FileLayer:
         finally:
             os.close(fd)
 
+    def data_ranges(self, fd: int, offset: int, end: int) -> Iterator[tuple[int, int]]:
+        """Parts [first, last) of [offset, end) that are not holes; all of it where the file system cannot tell."""
+        while offset < end:
+            try:
+                first = os.lseek(fd, offset, os.SEEK_DATA)
+                last = os.lseek(fd, first, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    yield offset, end
+                return
+            if first >= end:
+                return
+            yield first, min(last, end)
+            offset = last
+
     # --- the machine
 
     def usage_percent(self, folder: Path) -> int:
@@ -203,31 +219,26 @@ class FileLayer:
         return -(-used * 100 // total) if total else 0
 
     def lock(self, path: Path) -> int:
-        """POSIX record lock on byte 0, the one Java's FileChannel.tryLock takes; StoreLocked when somebody has it.
+        """Record lock on byte 0, which keeps out Java's FileChannel.tryLock as well; StoreLocked when somebody has it.
 
-        Such a lock belongs to the process: it does not stop a second open in this process, and closing any descriptor of
-        the file drops it. So the paths held here are remembered, and checked before the file is touched.
+        An "open file description" lock: unlike the plain POSIX one it also stops a second open in this process, and
+        does not vanish when anything here opens and closes the file. The two kinds conflict with each other.
         """
-        path = path.resolve()
-        with _held_guard:
-            if path in _held_locks:
-                raise StoreLocked(f"this process has the store open already ({path})")
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-                os.pwrite(fd, b"lock", 0)
-            except OSError as error:
-                os.close(fd)
-                if error.errno in (errno.EAGAIN, errno.EACCES):
-                    raise StoreLocked(f"another process has this store open ({path} is locked)") from error
-                raise self._refusal(error, path) from error
-            _held_locks.add(path)
-            return fd
-
-    def unlock(self, path: Path, fd: int) -> None:
-        with _held_guard:
-            _held_locks.discard(path.resolve())
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _BYTE_0_FOR_WRITING)
+            os.pwrite(fd, b"lock", 0)
+        except OSError as error:
             os.close(fd)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise StoreLocked(
+                    f"the store is open already, here or in another process ({path} is locked)"
+                ) from error
+            raise self._refusal(error, path) from error
+        return fd
+
+    def unlock(self, fd: int) -> None:
+        os.close(fd)
 
     def zero_tail(self, fd: int, offset: int, length: int) -> None:
         """Drop whatever [offset, offset + length) held without giving its blocks back; reads zeros afterwards.

@@ -1,8 +1,8 @@
 """The two threads that put things on disk.
 
-LogFlusher is the group commit: senders wait for an offset, one fdatasync serves all of them, one call on the loop releases
-them. DerivedFlusher puts queues, full index files and the checkpoint on disk at intervals, in that order: the checkpoint
-only ever claims what is on disk already.
+LogFlusher is the group commit: senders wait for an offset, one fdatasync serves all of them, one call on the loop
+releases them. DerivedFlusher puts queues, full index files and the checkpoint on disk at intervals, in that order: the
+checkpoint only ever claims what is on disk already.
 
 A failed fsync is final. The kernel drops the dirty pages' error state once it has told somebody, so a second fsync that
 succeeds proves nothing; the store stops taking and confirming messages and says so to everybody.
@@ -11,6 +11,7 @@ succeeds proves nothing; the store stops taking and confirming messages and says
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from razzo.storage._kernel import LogWriter
 from razzo.storage.checkpoint import Checkpoint, CheckpointFile
@@ -20,9 +21,12 @@ from razzo.storage.files import FileLayer
 from razzo.storage.key_index import KeyIndex
 from razzo.storage.settings import FlushMode, StoreSettings
 
+SINGLE_SYNCS_MAX = 32  # with more queues than this the whole file system is synced at once
+
 
 class LogFlusher:
-    """`flushed`: physical offset below which the log is on disk; `flushed_ms`: store time of the last record below it."""
+    """`flushed`: physical offset below which the log is on disk; `flushed_ms`: store time of the last record below
+    it."""
 
     def __init__(self, log: CommitLog, writer: LogWriter, settings: StoreSettings, files: FileLayer,
                  on_moved: Callable[[], None], on_failed: Callable[[str], None]) -> None:  # fmt: skip
@@ -54,7 +58,8 @@ class LogFlusher:
             self._wake.set()
 
     def flush_now(self) -> int:
-        """Flush everything written so far, in the calling thread; returns `flushed`. StoreClosed when the disk fails."""
+        """Flush everything written so far, in the calling thread; returns `flushed`. StoreClosed when the disk
+        fails."""
         with self._one_at_a_time:
             if self.failed is not None:
                 raise StoreClosed(self.failed)
@@ -68,7 +73,9 @@ class LogFlusher:
                     self._log.sync(segments)
                     self._files.reach("flush.after")
                 except OSError as error:
-                    self.failed = f"the log could not be put on disk ({error}); nothing after offset {self.flushed} is safe"
+                    self.failed = (
+                        f"the log could not be put on disk ({error}); nothing after offset {self.flushed} is safe"
+                    )
                     self._on_failed(self.failed)
                     raise StoreClosed(self.failed) from error
                 self.flushed_ms = written_ms
@@ -93,7 +100,7 @@ class LogFlusher:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while True:
             self._wake.wait(self._interval_s)
             if self._stopping:
                 return
@@ -123,7 +130,7 @@ class DerivedFlusher:
         self._queue_interval_s = settings.queue_flush_interval_ms / 1_000
         self._checkpoint_interval_s = settings.checkpoint_interval_ms / 1_000
         self._index_enabled = settings.index_enabled
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._stop = threading.Event()
         self._queues_ms = 0
         self._index_ms = 0
@@ -144,29 +151,33 @@ class DerivedFlusher:
         """Every unit of records appended before the call is on disk when it returns."""
         with self._lock:
             written_ms = self._writer.last_store_time_ms
-            for queue in self._writer.take_dirty_queues():
-                queue.files_of.sync()
+            dirty = self._writer.take_dirty_queues()
+            if len(dirty) > SINGLE_SYNCS_MAX:
+                self._files.sync_everything(self._checkpoint.folder)
+            for queue in dirty:
+                queue.files_of.sync(done=len(dirty) > SINGLE_SYNCS_MAX)
             self._queues_ms = max(self._queues_ms, written_ms)
             if self._index_enabled:
                 self._index_ms = max(self._index_ms, self._index.sync_full())
 
-    def save_checkpoint(self, *, lower_to: int | None = None, index_ms: int | None = None) -> None:
-        """lower_to: the log is about to be cut to this offset, claim no more than that."""
+    def save_checkpoint(self, *, lower_to: int | None = None, clean: bool = False) -> None:
+        """lower_to: the log is about to be cut to this offset, claim no more than that. clean: every index file is
+        whole and on disk, and no more will be written."""
         with self._lock:
             flushed = self._flusher.flushed if lower_to is None else min(lower_to, self._flusher.flushed)
-            if index_ms is not None:
-                self._index_ms = index_ms
+            index_ms = self._flusher.flushed_ms if clean and self._index_enabled else self._index_ms
             self._checkpoint.save(
                 Checkpoint(
                     log_ms=self._flusher.flushed_ms,
                     queues_ms=min(self._queues_ms, self._flusher.flushed_ms),
-                    index_ms=self._index_ms,
+                    index_ms=index_ms,
                     master_flushed=self._checkpoint.value.master_flushed,
                     flushed=flushed,
+                    index_files=len(self._index.index_files) if clean and self._index_enabled else -1,
                 )
             )
 
-    def pause(self) -> threading.Lock:
+    def pause(self) -> AbstractContextManager[object]:
         """Hold this lock to keep queues and checkpoint still (cuts, deletions)."""
         return self._lock
 
@@ -182,7 +193,8 @@ class DerivedFlusher:
                     last_queues = time.monotonic()
                 self.save_checkpoint()
             except StoreError:
-                # A full disk: the checkpoint is rewritten in place, so the next round may succeed; nothing is lost meanwhile.
+                # A full disk: the checkpoint is rewritten in place, so the next round may succeed; nothing is lost
+                # meanwhile.
                 continue
             except OSError as error:
                 self._on_failed(f"queues or checkpoint could not be put on disk ({error})")

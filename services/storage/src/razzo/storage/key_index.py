@@ -53,20 +53,17 @@ class KeyIndex:
 
     # --- loading
 
-    def load(self, clean: bool, trusted_ms: int) -> bool:
-        """Map the files; False when some were dropped. A file of another size than configured goes, with those after it. After a crash only full files that were synced whole are kept, those that end at or before
-        `trusted_ms` (the checkpoint's index time): a half-written one cannot be told from a whole one (4.4)."""
+    def load(self, clean: bool, trusted_ms: int) -> None:
+        """Map the files. A file of another size than configured goes, with those after it. After a crash only full
+        files that were synced whole are kept, those that end at or before `trusted_ms` (the checkpoint's index time): a
+        half-written one cannot be told from a whole one (4.4)."""
         names = [name for name in self._files.list_files(self.folder) if NAME.fullmatch(name)]
-        keep = whole = True
+        keep = True
         for name in names:
             path = self.folder / name
             size = self._files.size(path)
-            if size == 0:
-                self._files.unlink(path)
-                continue
             keep = keep and size == self._settings.index_file_bytes
             if not keep:
-                whole = False
                 self._files.unlink(path)
                 continue
             mapped = self._map(path)
@@ -75,11 +72,9 @@ class KeyIndex:
             if keep:
                 self.index_files = [*self.index_files, IndexFile(path, mapped, self._settings.index_units)]
             else:
-                whole = False
                 self._files.unlink(path)
         if self.index_files:
             self._resume(self.index_files[-1])
-        return whole
 
     def _resume(self, newest: IndexFile) -> None:
         newest.synced_full = newest.count >= self._settings.index_units
@@ -206,7 +201,8 @@ class KeyIndex:
         return removed
 
     def cut(self, physical_offset: int) -> int:
-        """Drop files with entries at or above an offset; returns the offset from which records must be indexed again."""
+        """Drop files with entries at or above an offset; returns the offset from which records must be indexed
+        again."""
         self._writer.drop_indexes()
         while self.index_files and self.index_files[-1].end_physical >= physical_offset:
             self._files.unlink(self.index_files[-1].path)

@@ -1,9 +1,9 @@
-"""Finding messages: by queue offset, by time, by key (sections 3.8, 3.9, 4.3). Functions over a queue and the log, for any
-thread; nothing here changes the store but index_again."""
+"""Finding messages: by queue offset, by time, by key (sections 3.8, 3.9, 4.3). Functions over a queue and the log, for
+any thread; nothing here changes the store."""
 
 from collections.abc import Sequence
 
-from razzo.storage._kernel import DONE, NEED_INDEX, LogWriter, StoredMessage, collect, units_of
+from razzo.storage._kernel import StoredMessage, collect, units_of
 from razzo.storage.commit_log import CommitLog
 from razzo.storage.consume_queue import ConsumeQueue
 from razzo.storage.key_index import KeyIndex
@@ -52,7 +52,9 @@ def read(queue: ConsumeQueue | None, log: CommitLog, confirm: int, offset: int, 
     return ReadResult(ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE, at, [], removed)
 
 
-def read_offsets(queue: ConsumeQueue, log: CommitLog, confirm: int, offsets: Sequence[int]) -> list[StoredMessage | None]:
+def read_offsets(
+    queue: ConsumeQueue, log: CommitLog, confirm: int, offsets: Sequence[int]
+) -> list[StoredMessage | None]:
     """One entry for each offset, None where nothing can be read."""
     first, end = readable_range(queue, confirm)
     found: list[StoredMessage | None] = []
@@ -85,8 +87,8 @@ def units(queue: ConsumeQueue, confirm: int, offset: int, max_count: int) -> lis
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, confirm: int, timestamp_ms: int, upper: bool) -> int:
     """Binary search over store times, which never fall within a log.
 
-    LOWER: first message stored at or after the time; all older: the end. UPPER: last message stored at or before it; all
-    newer: the beginning.
+    LOWER: first message stored at or after the time; all older: the end. UPPER: last message stored at or before it;
+    all newer: the beginning.
     """
     first, end = readable_range(queue, confirm)
     low, high = first, end
@@ -105,8 +107,8 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, confirm: int, timestamp_
 
 def query_by_key(index: KeyIndex, log: CommitLog, confirm: int, at_least: int, topic: str, key: str, limit: int,
                  begin_ms: int, end_ms: int) -> list[StoredMessage]:  # fmt: skip
-    """The index knows hashes and seconds only; topic, key and exact time are checked on the record, and that it lies at or
-    above physical offset `at_least`."""
+    """The index knows hashes and seconds only; topic, key and exact time are checked on the record, and that it lies at
+    or above physical offset `at_least`."""
     if limit <= 0:
         return []
     found: list[StoredMessage] = []
@@ -120,21 +122,6 @@ def query_by_key(index: KeyIndex, log: CommitLog, confirm: int, at_least: int, t
             if len(found) == limit:
                 break
     return sorted(found, key=lambda message: message.physical_offset)
-
-
-def index_again(log: CommitLog, index: KeyIndex, writer: LogWriter, index_from: int) -> None:
-    """Index the records from `index_from` to the end once more (after a cut dropped whole index files)."""
-    end = writer.end_physical
-    for segment in log.segments:
-        at = max(segment.start, index_from)
-        stop = min(segment.end, end)
-        while at < stop:
-            code, at = writer.dispatch(segment.mapped, segment.start, at, stop, index_from)
-            if code == DONE:
-                break
-            if code != NEED_INDEX:
-                raise AssertionError(f"indexing again asked for {code}")
-            index.reserve(writer.needed)
 
 
 def newest_store_ms(queues: Sequence[ConsumeQueue], log: CommitLog) -> int:

@@ -75,6 +75,8 @@ cdef extern from *:
     #include <errno.h>
     #ifdef __linux__
     #include <linux/falloc.h>
+    extern int syncfs(int fd);
+    static int rz_sync_filesystem(int fd) { return syncfs(fd); }
     extern int fallocate(int fd, int mode, off_t offset, off_t length);
     extern int sync_file_range(int fd, off_t offset, off_t length, unsigned int flags);
     static int rz_zero_range(int fd, long long offset, long long length) {
@@ -84,12 +86,23 @@ cdef extern from *:
         return sync_file_range(fd, offset, length, 2 /* SYNC_FILE_RANGE_WRITE */);
     }
     #else
+    static int rz_sync_filesystem(int fd) { sync(); return 0; }
     static int rz_zero_range(int fd, long long offset, long long length) { errno = EOPNOTSUPP; return -1; }
     static int rz_start_writeback(int fd, long long offset, long long length) { return 0; }
     #endif
     """
     int rz_zero_range(int fd, long long offset, long long length) nogil
     int rz_start_writeback(int fd, long long offset, long long length) nogil
+    int rz_sync_filesystem(int fd) nogil
+
+
+def sync_filesystem(int fd):
+    """Everything of the file system `fd` lies on goes to disk, names included. OSError when writing failed."""
+    cdef int result
+    with nogil:
+        result = rz_sync_filesystem(fd)
+    if result != 0:
+        raise OSError(errno, "syncfs failed")
 
 
 def zero_range(int fd, int64_t offset, int64_t length):

@@ -8,8 +8,8 @@ from razzo.storage._kernel import StoredMessage
 
 
 class NewMessage(NamedTuple):
-    """What append takes. `properties` encoded (razzo.protocol.properties); `born_host` packed: 4 or 16 address bytes, then the
-    port as i32 big-endian, or empty when unknown; the kernel sets the IPv6 bits of sys_flag."""
+    """What append takes. `properties` encoded (razzo.protocol.properties); `born_host` packed: 4 or 16 address bytes,
+    then the port as i32 big-endian, or empty when unknown; the kernel sets the IPv6 bits of sys_flag."""
 
     topic: str
     queue_id: int
@@ -21,6 +21,15 @@ class NewMessage(NamedTuple):
     born_host: bytes = b""
     reconsume_times: int = 0
     prepared_offset: int = 0
+
+
+class AppendedRequests(NamedTuple):
+    """What became of SendMessage requests: `answers[i]` is the finished SendMessageResponse, or None for a request that
+    was left alone; `end` the log offset to wait for, `topics` those that got messages."""
+
+    answers: list[bytes | None]
+    end: int
+    topics: set[str]
 
 
 class Appended(NamedTuple):

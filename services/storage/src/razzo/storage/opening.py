@@ -1,6 +1,8 @@
-"""Doing what recovery.py decides: scan the log, cut a torn tail, rebuild queues and index from it (sections 5.2 to 5.5)."""
+"""Doing what recovery.py decides: scan the log, cut a torn tail, rebuild queues and index from it (sections 5.2 to
+5.5)."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from razzo.storage._kernel import (
@@ -11,7 +13,6 @@ from razzo.storage._kernel import (
     NEED_UNITS,
     LogWriter,
     first_record,
-    next_sound,
     verify_span,
 )
 from razzo.storage.checkpoint import Checkpoint
@@ -79,7 +80,7 @@ class Opening:
             scanned_from=begin,
             end=scan.end,
             cut_at=scan.cut_at,
-            cut_reason=scan.reason if scan.cut_at is not None else "",
+            cut_reason=scan.reason,
             records_scanned=scan.records,
             bytes_scanned=scan.end - begin,
             units_rebuilt=self._writer.dispatched_units - units_before,
@@ -92,7 +93,7 @@ class Opening:
 
     def _index_from(self, clean: bool, checkpoint: Checkpoint) -> int:
         """Physical offset from which records may be missing in the index."""
-        if not self._settings.index_enabled or (clean and checkpoint.index_ms >= checkpoint.log_ms > 0):
+        if not self._settings.index_enabled or (clean and checkpoint.index_files == len(self._index.index_files)):
             return 1 << 62
         return self._index.index_files[-1].end_physical if self._index.index_files else self._log.min_offset
 
@@ -109,44 +110,46 @@ class Opening:
         segments = self._log.segments
         scan = Scan(segments[start].start if segments else 0)
         for position in range(start, len(segments)):
-            if not self._verify_file(scan, segments[position], flushed, position == len(segments) - 1):
-                later = segments[position + 1 :]
-                if scan.reason == Stop.ZERO.value and all(first_record(s.mapped, s.start) is None for s in later):
-                    scan.cut_at = None  # nothing is lost with files that were only prepared
+            if not self._verify_file(scan, segments[position:], flushed):
                 break
         if scan.end < flushed:
             raise CorruptStore(
-                f"{self._log.folder}: the log was on disk up to {flushed} but its files end at {scan.end}; nothing was changed. "
-                "Restore the missing files, or remove the checkpoint to accept losing them."
+                f"{self._log.folder}: the log was on disk up to {flushed} but its files end at {scan.end}; nothing was "
+                "changed. Restore the missing files, or remove the checkpoint to accept losing them."
             )
         return scan
 
-    def _verify_file(self, scan: Scan, segment: Segment, flushed: int, last_file: bool) -> bool:
-        """Verify one file; True to go on with the next one."""
+    def _verify_file(self, scan: Scan, segments: Sequence[Segment], flushed: int) -> bool:
+        """Verify the first of `segments` (the rest are those after it); True to go on with the next one."""
+        segment, last_file = segments[0], len(segments) == 1
         at = segment.start
         while True:
             begin = at
-            scan.reason, at, last_ms, records = verify_span(segment.mapped, segment.start, at,
-                                                            self._settings.check_crc_on_recover)  # fmt: skip
+            reason, at, last_ms, records = verify_span(
+                segment.mapped, segment.start, at, self._settings.check_crc_on_recover
+            )
             scan.records += records
             scan.last_ms = last_ms or scan.last_ms
             if at > begin:
                 scan.sound.append((begin, at))
-            verdict = judge_stop(Stop(scan.reason), at < flushed, last_file)
-            if verdict is Verdict.DAMAGED:
-                sound = next_sound(segment.mapped, segment.start, at + 1)
-                # Without a sound record behind it the damage ends where the log was known to, or with the file.
-                behind = sound if sound >= 0 else min(segment.end, flushed) if last_file else segment.end
-                scan.damaged.append((at, behind))
-                at = scan.end = behind
-                if sound >= 0:
-                    continue
-                return not last_file
-            full = scan.reason in (Stop.BLANK.value, Stop.END.value)
-            scan.end = segment.end if full else at
-            if verdict is Verdict.CUT:
-                scan.cut_at = at
-            return verdict is Verdict.NEXT_FILE
+            stop = Stop(reason)
+            if stop in (Stop.BLANK, Stop.END):
+                scan.end = segment.end
+                return judge_stop(stop, False, False, last_file) is Verdict.NEXT_FILE
+            sound = self._log.sound_behind(segment, at)
+            behind = sound >= 0 or any(self._log.sound_behind(later, later.start - 1) >= 0 for later in segments[1:])
+            verdict = judge_stop(stop, behind, at < flushed, last_file)
+            if verdict is not Verdict.DAMAGED:
+                scan.end = at
+                if verdict is Verdict.CUT:
+                    scan.cut_at, scan.reason = at, reason
+                return False
+            go_on_in_next = sound < 0 and (behind or (flushed > segment.end and not last_file))
+            until = sound if sound >= 0 else segment.end if go_on_in_next else min(segment.end, flushed)
+            scan.damaged.append((at, until))
+            at = scan.end = until
+            if sound < 0:
+                return go_on_in_next
 
     def _cut(self, end: int) -> None:
         # Queues first: after a crash between the two the log still has what the queues lost, never the other way round.
@@ -156,27 +159,42 @@ class Opening:
         self._files.reach("recovery.log_cut")
 
     def _dispatch(self, scan: Scan, index_from: int) -> None:
-        """Enter every verified record into queues and index; what they hold already is skipped by the kernel."""
         for begin, end in scan.sound:
             segment = next(s for s in self._log.segments if s.start <= begin < s.end)
-            at = begin
-            while at < end:
-                code, at = self._writer.dispatch(segment.mapped, segment.start, at, end, index_from)
-                if code == DONE:
-                    break
-                self._provide(code)
+            dispatch(self._writer, self._queues, self._index, segment, begin, end, index_from)
         for queue in self._queues.all():
             self._writer.mark_dirty(queue.units)
 
-    def _provide(self, code: int) -> None:
-        needed = self._writer.needed
+
+def dispatch(writer: LogWriter, queues: QueueTable, index: KeyIndex, segment: Segment, begin: int, end: int,
+             index_from: int) -> None:  # fmt: skip
+    """Enter the verified records of [begin, end) of one file into queues and index; what they hold already is
+    skipped."""
+    at = begin
+    while at < end:
+        code, at = writer.dispatch(segment.mapped, segment.start, at, end, index_from)
+        needed = writer.needed
+        if code == DONE:
+            return
         if code == NEED_QUEUE:
-            self._queues.create(*needed)
+            queues.create(*needed)
         elif code == NEED_UNITS:
             needed.files_of.reserve(needed.planned)
         elif code == NEED_START:
             needed[0].files_of.start_at(needed[1])
         elif code == NEED_INDEX:
-            self._index.reserve(needed)
+            index.reserve(needed)
         else:
             raise AssertionError(f"dispatch asked for {code}")
+
+
+def index_again(log: CommitLog, index: KeyIndex, queues: QueueTable, writer: LogWriter, index_from: int) -> None:
+    """Index the records from `index_from` to the end once more, after a cut dropped whole index files."""
+    for segment in log.segments:
+        begin, end = max(segment.start, index_from), min(segment.end, writer.end_physical)
+        while begin < end:
+            _, sound_end, _, _ = verify_span(segment.mapped, segment.start, begin, True)
+            dispatch(writer, queues, index, segment, begin, min(sound_end, end), index_from)
+            begin = log.sound_behind(segment, sound_end)
+            if begin < 0:
+                break

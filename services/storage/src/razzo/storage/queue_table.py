@@ -1,8 +1,8 @@
 """All consume queues of a store by topic and queue id, and the memory of deleted topics.
 
-Deleting a topic removes its queues but not its records, and recovery rebuilds queues from records. So a deletion is first
-noted, with the log's end at that moment, in config/razzo/deletedTopics.json: records below that offset never enter a queue
-of that topic again. The note goes when the log starts above it.
+Deleting a topic removes its queues but not its records, and recovery rebuilds queues from records. So a deletion is
+first noted, with the log's end at that moment, in config/razzo/deletedTopics.json: records below that offset never
+enter a queue of that topic again. The note goes when the log starts above it.
 """
 
 from pathlib import Path
@@ -55,9 +55,7 @@ class QueueTable:
         self._enter(queue)
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue that does not exist yet; its files come with its first unit. ValueError for an impossible name."""
-        if "/" in topic or "\0" in topic or topic in (".", ".."):
-            raise ValueError(f"{topic!r} cannot be a folder name, so it cannot be a topic")
+        """A queue that does not exist yet; its files come with its first unit. The kernel has checked the name."""
         if self.count >= self._settings.queues_max:
             raise StoreError(f"the store has {self.count} queues, the limit queues_max")
         queue = self._build(topic, queue_id)
@@ -86,7 +84,9 @@ class QueueTable:
         return sorted({queue.topic for queue in self.all() if queue.units.next > 0})
 
     def ids(self, topic: str) -> list[int]:
-        return sorted(queue_id for queue_id, queue in list(self._by_topic.get(topic, {}).items()) if queue.units.next > 0)
+        return sorted(
+            queue_id for queue_id, queue in list(self._by_topic.get(topic, {}).items()) if queue.units.next > 0
+        )
 
     def deleted_below(self, topic: str) -> int:
         """Physical offset below which a topic's records belong to a deleted topic of the same name; 0 mostly."""
@@ -119,8 +119,8 @@ class QueueTable:
             self._configs.save(DELETED, kept)
 
     def cut(self, end: int) -> list[ConsumeQueue]:
-        """Drop units of records at or above `end`; returns the queues that lost some. Deletions above it move down to it:
-        what is appended there from now on belongs to a living topic."""
+        """Drop units of records at or above `end`; returns the queues that lost some. Deletions above it move down to
+        it: what is appended there from now on belongs to a living topic."""
         lowered = {topic: min(below, end) for topic, below in self._deleted.items()}
         if lowered != self._deleted:
             self._deleted = lowered

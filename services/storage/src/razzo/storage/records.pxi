@@ -147,6 +147,8 @@ cdef enum RecordCheck:
     RECORD_CRC = 5          # body does not match its checksum
     RECORD_SIZES = 6        # parts do not add up to the whole
     RECORD_PLACE = 7        # stored physical offset is not where it stands
+    RECORD_TORN = 8         # its last bytes are zeros
+    RECORD_TOPIC = 9        # its topic cannot name a folder
 
 
 cdef RecordCheck shape_of(const char *p, int64_t left, Shape *shape) noexcept nogil:
@@ -209,6 +211,26 @@ cdef RecordCheck shape_of(const char *p, int64_t left, Shape *shape) noexcept no
     return RECORD_OK
 
 
+cdef bint names_folder(const uint8_t *s, Py_ssize_t n) noexcept nogil:
+    """Whether a topic can name its queues' folder: 1 to 255 bytes of UTF-8 without NUL and "/", and not "." or ".."."""
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t after
+    cdef uint32_t unused = 0
+    if not 0 < n <= TOPIC_BYTES or (s[0] == 46 and (n == 1 or (n == 2 and s[1] == 46))):
+        return False
+    while i < n:
+        if s[i] == 0 or s[i] == 47:
+            return False
+        if s[i] < 0x80:
+            i += 1
+        else:
+            after = hash_wide(&unused, s, i, n)
+            if after == i + 1:
+                return False
+            i = after
+    return True
+
+
 cdef RecordCheck verify_record(const char *p, int64_t left, int64_t physical_offset, bint check_crc,
                                Shape *shape) noexcept nogil:
     """What recovery asks of a record. Apache does not compare the stored physical offset; we do, so that bytes left over
@@ -218,6 +240,15 @@ cdef RecordCheck verify_record(const char *p, int64_t left, int64_t physical_off
         return found
     if <int64_t> rz_get64(p + 28) != physical_offset:
         return RECORD_PLACE
+    # No checksum covers the topic; noise in it must not become a folder.
+    if not names_folder(<const uint8_t *> p + shape.topic, shape.topic_len):
+        return RECORD_TOPIC
+    # The end of a record that never reached the disk reads as zeros, and no checksum covers it; writers never end in one.
+    if shape.properties_len:
+        if p[shape.size - 1] == 0:
+            return RECORD_TORN
+    elif shape.topic_len and p[shape.topic + shape.topic_len - 1] == 0:
+        return RECORD_TORN
     if check_crc and shape.body_len:
         if (libdeflate_crc32(0, p + shape.body, shape.body_len) & 0x7FFFFFFF) != rz_get32(p + 8):
             return RECORD_CRC

@@ -7,8 +7,8 @@
     clean_forcibly .. below full       oldest ones, expired or not              allowed
     full and above                     oldest ones, expired or not              refused
 
-Expired: not written to for retention_hours (file time, as RocketMQ judges). Files go oldest first; the first that may not go
-ends the round; the last file never goes; at most delete_batch_files_max a round.
+Expired: not written to for retention_hours (file time, as RocketMQ judges). Files go oldest first; the first that may
+not go ends the round; the last file never goes; at most delete_batch_files_max a round.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,9 @@ class RetentionDecision:
     writable: bool
 
 
-def decide(rules: RetentionRules, mtimes_ms: Sequence[int], hour: int, used_percent: int, now_ms: int) -> RetentionDecision:
+def decide(
+    rules: RetentionRules, mtimes_ms: Sequence[int], hour: int, used_percent: int, now_ms: int
+) -> RetentionDecision:
     """`mtimes_ms`: last change of each log file, oldest file first. `hour`: local hour of day, 0..23."""
     reason = Reason.NONE
     if used_percent >= rules.disk_clean_forcibly_percent:

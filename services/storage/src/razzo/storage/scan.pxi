@@ -1,13 +1,13 @@
 # Walking a mapped commit-log file: verification for recovery (Apache's checks of section 2.1 plus place), whole-record tails.
 
-CHECK_NAMES = ("ok", "blank", "zero", "short", "magic", "crc", "sizes", "place")
+CHECK_NAMES = ("ok", "blank", "zero", "short", "magic", "crc", "sizes", "place", "torn", "topic")
 
 
 def verify_span(MappedFile mapped not None, int64_t file_start, int64_t position, bint check_crc):
     """Verify records from physical offset `position` to the end of the file.
 
     Returns (reason, position, last store ms, records): reason is "end" (file exhausted without a marker), "blank" (the
-    end-of-file marker), or why the bytes at `position` are no record: "zero", "short", "magic", "crc", "sizes", "place".
+    end-of-file marker), or why the bytes at `position` are no record: "zero", "short", "magic", "crc", "sizes", "place", "torn", "topic".
     """
     cdef Shape shape
     cdef RecordCheck found = RECORD_OK
@@ -51,8 +51,9 @@ def store_time_at(MappedFile mapped not None, int64_t at):
     return <int64_t> rz_get64(mapped.base + at + shape.store_time)
 
 
-def next_sound(MappedFile mapped not None, int64_t file_start, int64_t position):
-    """Physical offset of the first whole, checksummed record at or behind `position` that names its own place; -1 without.
+def next_sound(MappedFile mapped not None, int64_t file_start, int64_t position, int64_t end):
+    """Physical offset of the first whole, checksummed record that begins in [position, end) and names its own place; -1
+    without.
 
     Finds the way on behind damage. Chance does not pass: magic, place, sizes and checksum all have to fit.
     """
@@ -61,9 +62,9 @@ def next_sound(MappedFile mapped not None, int64_t file_start, int64_t position)
     cdef const char *hit
     cdef int64_t found = -1
     with nogil:
-        while at + FIXED_BYTES < mapped.size:
+        while at + FIXED_BYTES < mapped.size and file_start + at < end:
             # 0xDA begins both magics, which stand four bytes into a record.
-            hit = <const char *> memchr(mapped.base + at + 4, 0xDA, mapped.size - at - 4)
+            hit = <const char *> memchr(mapped.base + at + 4, 0xDA, min(end - file_start, mapped.size - 4) - at)
             if hit == NULL:
                 break
             at = hit - mapped.base - 4

@@ -1,9 +1,9 @@
 """One commit-log file, and the thread that makes bytes ready before the writer needs them.
 
-A segment is reserved whole when it is created (a full disk shows here, as DiskFull, never as SIGBUS). Before the writer may
-touch a page the page is zero-written and mapped in: faulting in fresh file pages one by one costs several times more than
-writing them in megabyte steps. Only bytes at or above `populated_end` are ever zeroed, and the writer only writes below it,
-so the two never meet; both move it under `lock`.
+A segment is reserved whole when it is created (a full disk shows here, as DiskFull, never as SIGBUS). Before the writer
+may touch a page the page is zero-written and mapped in: faulting in fresh file pages one by one costs several times
+more than writing them in megabyte steps. Only bytes at or above `populated_end` are ever zeroed, and the writer only
+writes below it, so the two never meet; both move it under `lock`.
 """
 
 import contextlib
@@ -79,7 +79,8 @@ class Segment:
             return self.populated_end
 
     def cut(self, files: FileLayer, end: int) -> None:
-        """Forget bytes from physical offset `end` on, durably, so that an old tail can never be taken for records again."""
+        """Forget bytes from physical offset `end` on, durably, so that an old tail can never be taken for records
+        again."""
         with self.lock:
             files.zero_tail(self.fd, end - self.start, self.end - end)
             files.sync_data(self.fd)
@@ -144,6 +145,8 @@ class Preparer:
             taken, self._next = self._next, None
             if taken is not None and taken.start != start:
                 raise AssertionError(f"prepared segment {taken.start}, wanted {start}")
+            # Whatever comes at `start` is the writer's now; nothing is prepared until it says where it is.
+            self._current = None
             return taken
 
     def stop(self) -> Segment | None:

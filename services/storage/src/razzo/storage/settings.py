@@ -10,8 +10,8 @@ BLANK_BYTES = 8
 
 # Delay levels 1..18 of SCHEDULE_TOPIC_XXXX in ms: 1s 5s 10s 30s 1m..10m 20m 30m 1h 2h (section 9.1).
 DELAY_LEVELS_MS = (
-    1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000, 600_000,
-    1_200_000, 1_800_000, 3_600_000, 7_200_000,
+    1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
+    600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
 )  # fmt: skip
 
 
@@ -67,7 +67,9 @@ class StoreSettings:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive")
         if not 256 <= self.commit_log_file_bytes <= 0x7FFFFFFF:
-            raise ValueError("commit_log_file_bytes must be between 256 and 2^31 - 1: the end-of-file marker holds it as int")
+            raise ValueError(
+                "commit_log_file_bytes must be between 256 and 2^31 - 1: the end-of-file marker holds it as int"
+            )
         if self.index_units < 2:
             raise ValueError("index_units must be at least 2: unit 0 is never used")
         if not 0 < self.properties_bytes_max <= 32_767:

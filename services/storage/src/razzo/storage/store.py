@@ -1,17 +1,17 @@
 """The face of the store: append a batch, wait for the disk, read, find, cut, expire.
 
-Appending is for one thread (the loop that owns the store); reading is for any. The commit log is the truth, everything else
-is derived from it and rebuilt from it when in doubt.
+Appending is for one thread (the loop that owns the store); reading is for any. The commit log is the truth, everything
+else is derived from it and rebuilt from it when in doubt.
 """
 
 import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from razzo.protocol import limits, properties
 from razzo.storage import lookup
 from razzo.storage._kernel import (
     NEED_INDEX,
@@ -20,6 +20,7 @@ from razzo.storage._kernel import (
     NEED_SEGMENT,
     NEED_UNITS,
     LogWriter,
+    SendWire,
     StoredMessage,
     TooLarge,
 )
@@ -32,8 +33,8 @@ from razzo.storage.errors import CorruptStore, DiskFull, MessageTooLarge, StoreC
 from razzo.storage.files import FileLayer
 from razzo.storage.flusher import DerivedFlusher, LogFlusher
 from razzo.storage.key_index import KeyIndex
-from razzo.storage.messages import Appended, NewMessage, ReadResult, pack_host
-from razzo.storage.opening import Opening
+from razzo.storage.messages import Appended, AppendedRequests, NewMessage, ReadResult, pack_host
+from razzo.storage.opening import Opening, index_again
 from razzo.storage.queue_table import QueueTable
 from razzo.storage.recovery import RecoveryReport
 from razzo.storage.retention import RetentionReport, RetentionRules, decide
@@ -47,7 +48,8 @@ def wall_clock_ms() -> int:
 class Store:
     """One store directory. Build, `open()`, use, `close()`."""
 
-    def __init__(self, root: Path, settings: StoreSettings | None = None, *, clock_ms: Callable[[], int] = wall_clock_ms,
+    def __init__(self, root: Path, settings: StoreSettings | None = None, *, clock_ms: Callable[[], int] =
+    wall_clock_ms,
                  files: FileLayer | None = None) -> None:  # fmt: skip
         self.root = Path(root)
         self.settings = settings or StoreSettings()
@@ -80,6 +82,15 @@ class Store:
             delays=DELAY_LEVELS_MS,
             appended=Appended,
         )
+        self._send_wire = SendWire(
+            self._writer,
+            body_bytes_max=settings.body_bytes_max,
+            text_bytes_max=limits.MESSAGE_PROPERTIES_BYTES_MAX,
+            id_bytes_max=limits.MESSAGE_ID_BYTES_MAX,
+            trace_bytes_max=limits.TRACE_CONTEXT_BYTES_MAX,
+            reserved_names=properties.RESERVED,
+            reserved_prefixes=[properties.TRANSIENT_PREFIX],
+        )
         self._queues = QueueTable(self.root, settings, files, self._writer)
         self._log = CommitLog(self.root / "commitlog", settings, files, self._writer)
         self._index = KeyIndex(self.root / "index", settings, files, self._writer)
@@ -92,7 +103,8 @@ class Store:
         self._grew = False
 
     def open(self) -> RecoveryReport:
-        """Lock, load, recover, start the flushers. Blocking. StoreLocked, CorruptStore, DiskFull; the lock is free then."""
+        """Lock, load, recover, start the flushers. Blocking. StoreLocked, CorruptStore, DiskFull; the lock is free
+        then."""
         if self._opened:
             raise StoreError("the store is open already")
         self._build()
@@ -102,7 +114,7 @@ class Store:
             report = self._load()
         except BaseException as error:
             self._stop_parts()
-            self._files.unlock(self.root / "lock", lock_fd)
+            self._files.unlock(lock_fd)
             if isinstance(error, OSError):
                 raise CorruptStore(f"the store could not be opened: {error}") from error
             raise
@@ -118,10 +130,7 @@ class Store:
         self._queues.load()
         self._files.reach("recovery.queues_loaded")
         if self.settings.index_enabled:
-            # The checkpoint speaks of the files it was written with; once some are gone only what is left counts.
-            if not (self._index.load(clean, checkpoint.index_ms) and self._files.exists(self.root / "index")):
-                checkpoint = replace(checkpoint, index_ms=0)
-            self._files.make_dirs(self.root / "index")
+            self._index.load(clean, checkpoint.index_ms)
         opening = Opening(self._log, self._index, self._writer, self.settings, self._files, self._queues)
         report, last_ms = opening.run(clean, checkpoint)
         # What was found may sit in memory only (a killed process): put it on disk before anything builds on it.
@@ -139,7 +148,8 @@ class Store:
         return report
 
     def close(self) -> None:
-        """Clean stop: everything on disk, checkpoint, then `abort` goes. After a disk failure `abort` stays. Idempotent."""
+        """Clean stop: everything on disk, checkpoint, then `abort` goes. After a disk failure `abort` stays.
+        Idempotent."""
         if not self._opened:
             return
         self._opened = False
@@ -152,18 +162,16 @@ class Store:
             self._settle_waiters()
         finally:
             self._stop_parts()
-            self._files.unlock(self.root / "lock", self._lock_fd)
+            self._files.unlock(self._lock_fd)
 
     def _flush_everything(self) -> None:
         self._flusher.flush_now()
         self._files.reach("close.log_flushed")
         self._derived.flush_queues()
-        index_ms = None
         if self.settings.index_enabled:
             self._index.sync_all()
-            index_ms = self._flusher.flushed_ms
         self._files.reach("close.queues_flushed")
-        self._derived.save_checkpoint(index_ms=index_ms)
+        self._derived.save_checkpoint(clean=True)
         self._files.reach("close.checkpoint_written")
         self._files.unlink(self.root / "abort")
         self._files.sync_dir(self.root)
@@ -181,12 +189,9 @@ class Store:
     # --- writing
 
     def append(self, batch: Sequence[NewMessage]) -> list[Appended]:
-        """Write a batch, in order, all or nothing. MessageTooLarge, ValueError and TypeError name the message; DiskFull and
-        StoreClosed; nothing was written when it raises."""
-        if self._refusal is not None:
-            raise self._refusal
-        if self._disk_full:
-            raise DiskFull(f"the disk is used to {self.settings.disk_full_percent} percent or more; no message is taken")
+        """Write a batch, in order, all or nothing. MessageTooLarge, ValueError and TypeError name the message; DiskFull
+        and StoreClosed; nothing was written when it raises."""
+        self._check_writable()
         writer = self._writer
         try:
             if self._reach is not None:
@@ -200,16 +205,53 @@ class Store:
         except BaseException:
             writer.forget()
             raise
+        self._appended()
+        written: list[Appended] = result
+        return written
+
+    def append_requests(self, requests: list[bytes], hosts: list[bytes]) -> AppendedRequests:
+        """Write the messages of SendMessage requests (protobuf), those that are plainly valid and go to a topic that
+        was offered (`offer_topic`); `hosts` are the senders' packed addresses. DiskFull and StoreClosed; nothing was
+        written when it raises."""
+        self._check_writable()
+        wire = self._send_wire
+        try:
+            if self._reach is not None:
+                self._reach("append.before")
+            if not wire.load(requests, hosts, self._clock_ms()):
+                return AppendedRequests([None] * len(requests), 0, set())
+            while code := wire.run():
+                self._provide(code)
+            result = AppendedRequests(*wire.answers())
+        except BaseException:
+            wire.forget()
+            raise
+        self._appended()
+        return result
+
+    def offer_topic(self, topic: str, queues: int) -> None:
+        """`append_requests` may take NORMAL messages of this topic, for queues 0 to `queues` - 1; 0: not any more."""
+        self._send_wire.offer(topic, queues)
+
+    def _check_writable(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        if self._disk_full:
+            raise DiskFull(
+                f"the disk is used to {self.settings.disk_full_percent} percent or more; no message is taken"
+            )
+
+    def _appended(self) -> None:
+        """After every append: tells the flushers and the readers."""
         if self._reach is not None:
             self._reach("append.written")
-        self._log.written(writer.end_physical)
+        self._log.written(self._writer.end_physical)
         if self._grew:
             self._settle_growth()
         if self._sync:
             self._flusher.request()
         else:
             self._confirming.written()
-        return result  # type: ignore[return-value]
 
     def _provide(self, code: int) -> None:
         """Get what a planned batch lacks. DiskFull; any other refusal of the disk is a StoreError."""
@@ -259,8 +301,8 @@ class Store:
         return self._flusher.flushed if self._sync else self._writer.end_physical
 
     async def wait_flushed(self, offset: int, timeout_s: float | None = None) -> bool:
-        """True once the log is on disk up to `offset`, False after timeout_s (default sync_flush_timeout_ms). StoreClosed
-        when the disk failed or the store was closed before; StoreError when waiters_max wait already."""
+        """True once the log is on disk up to `offset`, False after timeout_s (default sync_flush_timeout_ms).
+        StoreClosed when the disk failed or the store was closed before; StoreError when waiters_max wait already."""
         if offset <= self._flusher.flushed:
             return True
         if self._refusal is not None:
@@ -270,7 +312,8 @@ class Store:
         return await self._confirming.wait(offset, timeout_s, self._flusher.request)
 
     def on_confirmed(self, callback: Callable[[int], None]) -> None:
-        """Call back on the loop thread with the confirm offset each time it has moved (several moves may share a call)."""
+        """Call back on the loop thread with the confirm offset each time it has moved (several moves may share a
+        call)."""
         self._confirming.add_callback(callback)
 
     def _log_flushed(self) -> None:
@@ -310,7 +353,8 @@ class Store:
         """Messages of one queue from `offset` on; only those whose tag code is in tag_hashes, when given (3.8)."""
         max_count = min(max_count, self.settings.read_messages_max)
         max_bytes = min(max_bytes, self.settings.read_bytes_max)
-        return lookup.read(self._queues.get(topic, queue_id), self._log, self.confirm_offset, offset, max_count, max_bytes,
+        return lookup.read(self._queues.get(topic, queue_id), self._log, self.confirm_offset, offset, max_count,
+        max_bytes,
                            tag_hashes, self.settings.scan_units_max)  # fmt: skip
 
     def read_offsets(self, topic: str, queue_id: int, offsets: Sequence[int]) -> list[StoredMessage | None]:
@@ -330,24 +374,27 @@ class Store:
         return [] if queue is None else lookup.units(queue, self.confirm_offset, offset, max_count)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
-        """Queue offset of the first message stored at or after a time (upper: the last one at or before), clamped (3.9)."""
+        """Queue offset of the first message stored at or after a time (upper: the last one at or before), clamped
+        (3.9)."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
         return lookup.offset_by_time(queue, self._log, self.confirm_offset, timestamp_ms, upper)
 
     def query_by_key(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[StoredMessage]:
-        """The newest max_count messages of a topic that carry a key and were stored in [begin_ms, end_ms], oldest first."""
+        """The newest max_count messages of a topic that carry a key and were stored in [begin_ms, end_ms], oldest
+        first."""
         if not self.settings.index_enabled:
             return []
         limit = min(max_count, self.settings.query_max)
-        return lookup.query_by_key(self._index, self._log, self.confirm_offset, self._queues.deleted_below(topic), topic, key,
+        return lookup.query_by_key(self._index, self._log, self.confirm_offset, self._queues.deleted_below(topic),
+        topic, key,
                                    limit, begin_ms, end_ms)  # fmt: skip
 
     def tail(self, physical_offset: int, max_bytes: int, until: int | None = None) -> bytes:
-        """Raw whole records from a record's start, at most max_bytes but at least one record, none that ends above `until`
-        (default: the confirm offset). Empty at the end; at an end-of-file marker the records of the next file (each record
-        holds its own physical offset). ValueError when no record begins there."""
+        """Raw whole records from a record's start, at most max_bytes but at least one record, none that ends above
+        `until` (default: the confirm offset). Empty at the end; at an end-of-file marker the records of the next file
+        (each record holds its own physical offset). ValueError when no record begins there."""
         return self._log.tail(physical_offset, max_bytes, self.confirm_offset if until is None else until)
 
     # --- changing what is there: the writing thread
@@ -362,9 +409,9 @@ class Store:
         if physical_offset < self._log.min_offset or self._log.read_at(physical_offset, end) is None:
             raise ValueError(f"no record begins at offset {physical_offset}")
         self._flusher.flush_now()
-        self._derived.save_checkpoint(lower_to=physical_offset)
-        self._files.reach("truncate.checkpoint_lowered")
         with self._flusher.hold(), self._derived.pause():
+            self._derived.save_checkpoint(lower_to=physical_offset)
+            self._files.reach("truncate.checkpoint_lowered")
             for queue in self._queues.cut(physical_offset):
                 queue.sync()
             self._files.reach("truncate.queues_cut")
@@ -377,11 +424,11 @@ class Store:
             for queue in self._queues.all():
                 queue.correct_first(self._log.min_offset)
             if self.settings.index_enabled:
-                lookup.index_again(self._log, self._index, self._writer, max(index_from, self._log.min_offset))
+                index_again(self._log, self._index, self._queues, self._writer, index_from)
 
     def delete_topic(self, topic: str) -> None:
-        """Drop a topic's queues and their files, for good; its records stay in the log until they expire. The next message
-        of the topic starts at queue offset 0."""
+        """Drop a topic's queues and their files, for good; its records stay in the log until they expire. The next
+        message of the topic starts at queue offset 0."""
         if self._refusal is not None:
             raise self._refusal
         with self._derived.pause():

@@ -273,6 +273,7 @@ cdef class LogWriter:
         if removed:
             state = self.topic_state(topic)
             memset(state.queues, 0, state.queue_room * sizeof(QueueState *))
+            state.hot_queues = 0
             for queue in removed:
                 self.dirty_queues.pop(queue, None)
         return removed
@@ -437,6 +438,11 @@ cdef class LogWriter:
                 item.stored_properties_len += 1
             if item.stored_properties_len > 32767:
                 raise TooLarge(f"message {index} of the batch: properties leave no room for the CRC property")
+        if item.properties_len and item.properties[item.properties_len - 1] == 0:
+            raise ValueError(f"message {index} of the batch: properties end in a zero byte, which recovery takes for a torn "
+                             "record")
+        if not names_folder(item.topic, item.topic_len):
+            raise ValueError(f"message {index} of the batch: the topic cannot be a folder name, so it cannot be a topic")
         size = (FIXED_BYTES + (HOST_V6 if item.born_host_len == HOST_V6 else HOST_V4) + self.store_host_len
                 + item.body_len + item.topic_len + item.stored_properties_len)
         if item.topic_len > TOPIC_V1_BYTES:
