@@ -28,9 +28,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
+
 from apache.rocketmq.v2 import definition_pb2 as pb
 from apache.rocketmq.v2 import service_pb2 as svc
-
 from razzo.protocol import methods
 
 RAZZO = str(Path(sys.executable).with_name("razzo"))

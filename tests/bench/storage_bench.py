@@ -69,6 +69,8 @@ def bench_append(root: Path, body_bytes: int, batch: int, total_bytes: int, keys
         "messages_per_s": rounds * batch / took,
         "gb_per_s": written / took / 1e9,
         "us_per_call": took / rounds * 1e6,
+        "messages_per_cpu_s": rounds * batch / cpu,
+        "gb_per_cpu_s": written / cpu / 1e9,
         "process_cpu_share": cpu / took,
     }
 

@@ -29,12 +29,13 @@ def random_request(draw: random.Random) -> bytes:
     if draw.random() < 0.05:
         request.topic.resource_namespace = "space"
     for _ in range(draw.choice((0, 1, 1, 1, 2, 3, 8, 9))):
-        receipt = Receipt(draw.randrange(1 << 32), draw.randrange(1 << 64), draw.randrange(1 << 32), draw.randrange(1 << 64))
+        receipt = Receipt(*(draw.randrange(1 << bits) for bits in (32, 64, 32, 64)))
         maker = OTHERS if draw.random() < 0.03 else HANDLES
         handle = maker.make(context_of(group, "elsewhere" if draw.random() < 0.03 else topic), receipt)
         if draw.random() < 0.1:
             at = draw.randrange(len(handle))
-            handle = draw.choice((handle[:at], handle[:at] + draw.choice("A_-=+é ") + handle[at + 1 :], handle + "A", ""))
+            changed = handle[:at] + draw.choice("A_-=+é ") + handle[at + 1 :]
+            handle = draw.choice((changed, handle[:at], handle + "A", ""))
         entry = request.entries.add(message_id=draw.choice(("", f"id{draw.randrange(99)}", "ü")), receipt_handle=handle)
         if draw.random() < 0.03:
             entry.lite_topic = "lite"
@@ -61,7 +62,8 @@ def test_acks_are_read_as_the_slow_way_reads_them(wire: AckWire, seed: int) -> N
         assert not request.group.resource_namespace
         assert not request.topic.resource_namespace
         assert 0 < len(request.entries) <= ENTRIES_MAX
-        assert receipts == [tuple(HANDLES.read(context_of(group, topic), entry.receipt_handle)) for entry in request.entries]
+        context = context_of(group, topic)
+        assert receipts == [tuple(HANDLES.read(context, entry.receipt_handle)) for entry in request.entries]
         expected = service_pb2.AckMessageResponse(status=ok())
         for entry in request.entries:
             expected.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=ok())

@@ -28,8 +28,8 @@ SEEDS = range(8)
 REQUESTS = 250
 BATCH_MAX = 40
 
-TEXTS = ("a", "order-1001", "größe", "键", "🦊 fox", " ", "", "\t", "a|b", "tab\there", "x" * 300, "\x7f", "\x85", "é" * 70, "a b")
-NAMES = ("tenant", "colour", "größe", "TAGS", "KEYS", "WAIT", "UNIQ_KEY", "__RMQ.TRANSIENT.x", "__mine", "", " ", "a\x01b", "x" * 40)
+TEXTS = ("a", "order-1001", "größe", "键", "🦊 fox", "a b", "é" * 70, "x" * 300, " ", "", "\t", "a|b", "\x7f", "\x85")
+NAMES = ("tenant", "größe", "x" * 40, "TAGS", "WAIT", "UNIQ_KEY", "__RMQ.TRANSIENT.x", "__mine", "", " ", "a\x01b")
 
 
 class Requests:
@@ -162,8 +162,9 @@ def test_requests_become_the_records_the_slow_way_makes(store: Store, seed: int)
             stored = found[message.system_properties.message_id].pop(0)
             assert stored.properties == properties
             assert stored.body == message.body
-            born = message.system_properties.born_timestamp
-            assert stored.born_ms == (born.ToMilliseconds() if message.system_properties.HasField("born_timestamp") else NOW_MS)
+            system = message.system_properties
+            born_ms = system.born_timestamp.ToMilliseconds() if system.HasField("born_timestamp") else NOW_MS
+            assert stored.born_ms == born_ms
             assert (stored.born_host, stored.sys_flag, stored.flag, stored.store_ms) == ("10.1.2.3:40000", 0, 0, NOW_MS)
             assert [(entry.message_id, entry.offset) for entry in response.entries] == [
                 (message.system_properties.message_id, stored.queue_offset)

@@ -80,7 +80,3 @@ class KeyIndex:
 
 def encode_checkpoint(physic_ms: int, logics_ms: int, index_ms: int = 0, master: int = 0, confirm: int = 0) -> bytes:
     return struct.pack(">qqqqq", physic_ms, logics_ms, index_ms, master, confirm).ljust(CHECKPOINT_BYTES, b"\0")
-
-
-def decode_checkpoint(data: bytes) -> tuple[int, int, int, int, int]:
-    return struct.unpack_from(">qqqqq", data)

@@ -49,16 +49,3 @@ def queue_files(first_offset: int, units: list[Unit], file_units: int) -> dict[s
         data = b"".join(encode_unit(unit) for unit in whole[at : at + file_units])
         files[file_name((start + at) * UNIT_BYTES)] = data.ljust(file_units * UNIT_BYTES, b"\0")
     return files
-
-
-def live_units(files: dict[str, bytes]) -> tuple[int, list[Unit]]:
-    """(offset of the first unit, units up to the first dead one) of one queue's files; filler counts as a unit."""
-    units: list[Unit] = []
-    names = sorted(files)
-    for name in names:
-        for at in range(0, len(files[name]) - UNIT_BYTES + 1, UNIT_BYTES):
-            unit = decode_unit(files[name], at)
-            if unit.physical_offset < 0 or unit.size <= 0:
-                return int(names[0]) // UNIT_BYTES, units
-            units.append(unit)
-    return (int(names[0]) // UNIT_BYTES if names else 0), units

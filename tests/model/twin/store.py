@@ -149,9 +149,6 @@ class TwinStore:
         queue = self.queues.get((topic, queue_id))
         return (queue.first, queue.end) if queue else (0, 0)
 
-    def record_at(self, physical_offset: int) -> Record | None:
-        return next((r for r in self.records if r.physical_offset == physical_offset), None)
-
     def in_queue(self, topic: str, queue_id: int) -> list[Record]:
         """The readable records of a queue, in order: one for each unit."""
         by_place = {record.physical_offset: record for record in self.records}

@@ -13,10 +13,11 @@ import grpc.aio
 import pytest
 import uvloop
 from door.certificates import Authority
-from door.probe import Probe
+from door.probe import Probe, path, until
 from door.wire import Wire
 
 from razzo.door import DOORS, open_server
+from razzo.door.methods import GrpcStatus
 from razzo.door.observers import Observers
 from razzo.door.server import Bound, DoorLimits, Server, TlsFiles
 
@@ -121,6 +122,37 @@ async def open_door(kind: str) -> AsyncIterator[OpenDoor]:
 @pytest.fixture
 async def door(open_door: OpenDoor) -> Door:
     return await open_door()
+
+
+async def serves_others(door: Door) -> None:
+    """A fresh connection is served."""
+    wire = await Wire.connect(door.bound.host, door.bound.plain_port)
+    answer = await wire.ask(path("EchoBatch"), b"are you there?")
+    await wire.close()
+    assert answer.status == GrpcStatus.OK.value
+
+
+@pytest.fixture
+async def bounded(open_door: OpenDoor) -> AsyncIterator[OpenDoor]:
+    """Opens doors that, when the attack is over, must hold none of its calls and serve a fresh connection."""
+    doors: list[Door] = []
+
+    async def open_one(**limits: float) -> Door:
+        doors.append(await open_door(limits=DoorLimits(**limits)))  # type: ignore[arg-type]
+        return doors[-1]
+
+    yield open_one
+    for door in doors:
+        for close in door.closers:
+            await close()
+        door.closers.clear()
+        await until(lambda door=door: idle(door), "every call of the attack has ended")  # type: ignore[misc]
+        await serves_others(door)
+
+
+def idle(door: Door) -> bool:
+    held = path("HoldBatch")
+    return all(counts.in_flight == 0 for name, counts in door.server.method_counts().items() if name != held)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from apache.rocketmq.v2 import service_pb2 as s
 
 SERVICE = s.DESCRIPTOR.services_by_name["MessagingService"]
 METHODS = {method.name: method for method in SERVICE.methods}
-TIMEOUT_S = 10.0
+TIMEOUT_S = 20.0
 SEED = 20267
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1

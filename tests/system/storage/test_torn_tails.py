@@ -18,6 +18,8 @@ from razzo.storage import StoreSettings
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = StoreSettings(**{**TINY, "commit_log_file_bytes": 2048, "flush_interval_ms": 3_600_000})
+PLACES = {"alone": (1, 0, 5), "in the first file": (2, 3, 5), "in a later file": (3, 12, 1)}
+"""Where the last record stands: (seed, records before it, step between the lengths tried)."""
 LAST = Message("T", 0, b"the last of all", b"TAGS\x01TagA\x02KEYS\x01key-of-the-last\x02", born_ms=1)
 
 
@@ -33,23 +35,24 @@ def twin_after(plan: list[Step]) -> TwinStore:
     return twin
 
 
-@pytest.fixture(scope="module", params=[(1, 0), (2, 3), (3, 12)], ids=["alone", "in the first file", "in a later file"])
-def killed(request: pytest.FixtureRequest, make_folder: Callable[[], Path]) -> tuple[Path, TwinStore]:
+@pytest.fixture(scope="module", params=PLACES)
+def killed(request: pytest.FixtureRequest, make_folder: Callable[[], Path]) -> tuple[Path, TwinStore, int]:
     """A killed store and its twin; its checkpoint is gone, as after a power cut before the first one."""
     root = make_folder() / "store"
-    plan = steps(*request.param)
+    seed, count, stride = PLACES[request.param]
+    plan = steps(seed, count)
     child = Child(Plan(root, SETTINGS, plan, NOW_MS))
     child.wait_done(len(plan))
     child.kill()
     (root / "checkpoint").unlink(missing_ok=True)
-    return root, twin_after(plan)
+    return root, twin_after(plan), stride
 
 
-def test_every_length(killed: tuple[Path, TwinStore], tmp_path: Path) -> None:
-    root, twin = killed
+def test_every_length(killed: tuple[Path, TwinStore, int], tmp_path: Path) -> None:
+    root, twin, stride = killed
     last = twin.records[-1]
     start = last.physical_offset - last.physical_offset % SETTINGS.commit_log_file_bytes
-    for kept in range(last.size + 1):
+    for kept in {*range(0, last.size + 1, stride), last.size}:
         copy = tmp_path / f"kept-{kept}"
         shutil.copytree(root, copy)
         tear(copy / "commitlog" / f"{start:020d}", last.physical_offset - start + kept, last.size - kept)

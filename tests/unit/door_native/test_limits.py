@@ -189,6 +189,22 @@ async def test_storms_end_the_connection(lab: Any, probe: Probe, what: str) -> N
     assert client.transport.ending == "closed"
 
 
+async def test_pings_between_answers_are_free(lab: Any, probe: Probe) -> None:
+    """grpc-go and grpc-java measure bandwidth with a ping for each round trip."""
+    client = lab.client(lab.door(probe.table, pings_per_s_max=10)).open()
+    for number in range(300):
+        client.feed(client.call(2 * number + 1, ECHO, b"x") + h2.ping())
+    assert client.read().goaways == []
+    client.feed(h2.ping() * 100)
+    assert [code for _, code in client.read().goaways] == [h2.ENHANCE_YOUR_CALM]
+
+
+async def test_header_values_may_be_spaces(lab: Any, probe: Probe) -> None:
+    client = lab.client(lab.door(probe.table)).open()
+    client.feed(client.call(1, HOLD, b"", ("k", " "), ("l", " v "), ("m", "")))
+    assert [probe.held[0].header(key) for key in "klm"] == [" ", " v ", ""]
+
+
 async def test_large_headers_are_answered(lab: Any, probe: Probe) -> None:
     client = lab.client(lab.door(probe.table, header_bytes_max=1_000)).open()
     client.feed(client.call(1, ECHO, b"x", ("k", "v" * 1_000)) + client.call(3, ECHO, b"y", ("k", "v" * 500)))

@@ -6,8 +6,11 @@ import asyncio
 import errno
 import socket
 from collections.abc import AsyncIterator, Callable
+from random import Random
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 from door import wire as h2
 from door.certificates import Authority
@@ -151,3 +154,13 @@ async def test_bad_certificate_files_leave_the_old_in_use(monkeypatch: pytest.Mo
     assert certificates.context() is first
     files.certificate.write_bytes(good)
     assert certificates.context() is not first
+
+
+async def test_large_requests_over_tls_on_the_event_loop_of_the_standard_library(start: Start, tmp_path: Any) -> None:
+    """asyncio's TLS fills the door's buffer piece by piece, uvloop's at once."""
+    authority = Authority(tmp_path)
+    bound = await start(authority.server_files(tmp_path))
+    credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
+    message = Random(1).randbytes(2_000_000)
+    async with grpc.aio.secure_channel(f"localhost:{bound.tls_port}", credentials) as channel:
+        assert await channel.unary_unary("/t.S/Echo")(message, timeout=30) == message

@@ -1,4 +1,4 @@
-"""The fast way in for AckMessage: the kernel reads the handles and writes the answer, the delivery core ends the leases.
+"""The fast way in for AckMessage: the kernel reads handles and writes the answer, the delivery core ends the leases.
 
 It takes the calls whose handles are all this broker's own and valid; every other call goes to `AckDesk`.
 """
@@ -30,7 +30,7 @@ class HotAcks:
         self._checked: set[tuple[str, str]] = set()
 
     def first(self, calls: list[BatchCall]) -> list[BatchCall]:
-        """Answers the calls it can; gives back the others, in order. The caller tells the broker that it was touched."""
+        """Answers the calls it can; gives back the others, in order. The caller then calls `Broker.touched`."""
         others: list[BatchCall] = []
         answered: list[BatchCall] = []
         responses: list[bytes] = []

@@ -1,8 +1,8 @@
 """The fast way in for SendMessage: request bytes to log bytes inside the kernel, a whole batch of calls at a time.
 
-It takes the calls that nearly all traffic is made of (one plain NORMAL message of the default namespace to a topic that is
-there) and leaves every other one to `SendDesk`, whose checks and error codes are the only ones. What both store and
-answer is the same; a randomised test holds them together (tests/system/broker/test_hot_sends.py).
+It takes the calls that nearly all traffic is made of (one plain NORMAL message of the default namespace to a topic that
+is there) and leaves every other one to `SendDesk`, whose checks and error codes are the only ones. What both store and
+answer is the same; a randomised test holds them together (tests/model/hot_wire).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from razzo.protocol.codes import Code
 from razzo.protocol.errors import RazzoError
 from razzo.protocol.names import is_system_topic
 from razzo.runtime.requests import is_plain, peer_of
+from razzo.runtime.status import status
 
 
 class HotSends:
@@ -115,6 +116,8 @@ class HotSends:
 
 def _not_flushed(answer: bytes) -> bytes:
     response = service_pb2.SendMessageResponse.FromString(answer)
-    for status in (response.status, *(entry.status for entry in response.entries)):
-        status.code, status.message = int(Code.MASTER_PERSISTENCE_TIMEOUT), NOT_FLUSHED
+    late = status(Code.MASTER_PERSISTENCE_TIMEOUT, NOT_FLUSHED)
+    response.status.CopyFrom(late)
+    for entry in response.entries:
+        entry.status.CopyFrom(late)
     return response.SerializeToString()

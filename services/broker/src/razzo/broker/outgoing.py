@@ -54,13 +54,14 @@ class ReceiveFrames:
         )
 
     def of(self, batch: Batch) -> bytes:
-        """The whole answer, framed for gRPC: status, one element for each message, the delivery time. The kernel lays out
-        the plain messages, `_element` the others, alike."""
+        """The whole answer, framed for gRPC: status, one element for each message, the delivery time. The kernel lays
+        out the plain messages, `_element` the others, alike."""
         topic = batch.topic.SerializeToString()
-        elements = self._wire.frames(topic, batch.context, batch.invisible_ms, batch.delivered)
-        for at, element in enumerate(elements):
-            if element is None:
-                elements[at] = self._element(batch, batch.delivered[at])
+        plain = self._wire.frames(topic, batch.context, batch.invisible_ms, batch.delivered)
+        elements = (
+            self._element(batch, each) if element is None else element
+            for each, element in zip(batch.delivered, plain, strict=True)
+        )
         return b"".join((_STATUS_OK_FRAME, *elements, _delivery_time(batch.now_ms)))
 
     def _element(self, batch: Batch, each: Delivered) -> bytes:

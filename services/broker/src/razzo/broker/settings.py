@@ -59,7 +59,7 @@ class BrokerSettings:
         10912, "peer port: administration, forwarded calls, health; 0: any free one", low=0, high=PORT_MAX
     )
     peer_advertise_host: str = setting("", "host that other nodes dial; empty: like the client's")
-    door: DoorKind = setting(DoorKind.GRPCIO, "server of the client port")
+    door: DoorKind = setting(DoorKind.NATIVE, "server of the client port")
 
     flush_mode: FlushChoice = setting(FlushChoice.SYNC, "answer a send when it is on disk (sync) or written (async)")
     flush_interval_ms: int = setting(500, "between flushes in async mode", unit="ms", low=10, high=60_000)

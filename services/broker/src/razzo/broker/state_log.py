@@ -23,7 +23,7 @@ from razzo.broker.topics import Topic, TopicDeleted, TopicPut, TopicTable
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import BrokerFault
 from razzo.protocol.names import STATE_TOPIC
-from razzo.protocol.properties import UNIQ_KEY, encode_properties
+from razzo.protocol.properties import WAIT, encode_properties
 from razzo.runtime.logs import fields
 from razzo.storage import DiskFull, NewMessage, Store, StoreError
 from razzo.v1 import state_pb2
@@ -35,8 +35,8 @@ SNAPSHOT_FILE = Path("config/razzo/snapshot.bin")
 UNWRITTEN_EVENTS_MAX = 100_000
 REPLAY_RECORDS = 256
 REPLAY_BYTES = 8 << 20
-# A record without any property makes a Java reader fail (store-and-semantics.md 2.3).
-_PROPERTIES = encode_properties({UNIQ_KEY: "razzo-state"})
+# A record without any property makes a Java reader fail (store-and-semantics.md 2.3); this one is not in the key index.
+_PROPERTIES = encode_properties({WAIT: "false"})
 
 
 class Recovered(NamedTuple):

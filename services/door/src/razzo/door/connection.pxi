@@ -43,6 +43,7 @@ cdef class Connection:
     cdef double reset_tokens
     cdef int64_t reset_ns
     cdef double ping_tokens
+    cdef bint answered  # HEADERS or DATA went out since the last ping
     cdef int64_t pinged_ns
 
     def __cinit__(self, Door door, bint secure):
@@ -76,7 +77,7 @@ cdef class Connection:
         self.flush()
 
     def get_buffer(self, sizehint):
-        return self.door.read_buffer
+        return self.door.read_view
 
     def buffer_updated(self, Py_ssize_t size):
         self.receive(<const uint8_t *>PyByteArray_AS_STRING(self.door.read_buffer), size)

@@ -30,8 +30,8 @@ INTERNAL_TEXT = "internal error"
 PENDING_CALLS_MAX = 100_000
 """Calls that have arrived and were not yet taken, over all connections; the next is cancelled."""
 TURNS_AFTER_LAST_REQUEST = 3
-"""Loop turns between the end of a client's messages and telling the handler so. C-core reports a cancelled call first as
-an end of messages, and as cancelled some turns later; mostly this lets the handler see the second only."""
+"""Loop turns between the end of a client's messages and telling the handler so. C-core reports a cancelled call first
+as an end of messages, and as cancelled some turns later; mostly this lets the handler see the second only."""
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 

@@ -52,6 +52,10 @@ cdef int take_ping(Connection conn, bint is_answer, const uint8_t *data) except 
         conn.ping_ns = 0
         if memcmp(data, DRAIN_PING, 8) == 0:
             conn.finish_drain()
+    elif conn.answered:
+        # gRPC's clients measure bandwidth with a ping per round trip while answers flow: those are free, as with gRPC's
+        # own servers.
+        conn.answered = False
     elif not spend(&conn.ping_tokens, &conn.pinged_ns, conn.read_ns, conn.door.pings_per_s_max):
         nghttp2_session_terminate_session(conn.session, NGHTTP2_ENHANCE_YOUR_CALM)
     return 0

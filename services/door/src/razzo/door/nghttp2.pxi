@@ -97,6 +97,7 @@ cdef extern from "nghttp2/nghttp2.h":
     void nghttp2_option_del(nghttp2_option *option)
     void nghttp2_option_set_no_auto_window_update(nghttp2_option *option, int val)
     void nghttp2_option_set_no_closed_streams(nghttp2_option *option, int val)
+    void nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(nghttp2_option *option, int val)
     void nghttp2_option_set_stream_reset_rate_limit(nghttp2_option *option, uint64_t burst, uint64_t rate)
 
     ctypedef struct nghttp2_mem:

@@ -56,7 +56,7 @@ class DoorLimits:
     handshake_s: float = 10.0
     #: seconds between pings of ours on a connection that has calls open but is silent
     keepalive_s: float = 60.0
-    #: client pings a second, sustained; GOAWAY ENHANCE_YOUR_CALM above
+    #: client pings a second, sustained, that come without an answer of ours in between; GOAWAY ENHANCE_YOUR_CALM above
     pings_per_s_max: int = 100
     #: stream resets a second, sustained (rapid reset); GOAWAY above
     resets_per_s_max: int = 1_000

@@ -116,6 +116,8 @@ cdef int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, voi
     Only here: submitted earlier, RST_STREAM would overtake the answer and the client would never see its status.
     """
     cdef void *found
+    if frame.hd.type == NGHTTP2_HEADERS or frame.hd.type == NGHTTP2_DATA:
+        (<Connection>user_data).answered = True
     if frame.hd.type != NGHTTP2_HEADERS or not frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
         return 0
     found = nghttp2_session_get_stream_user_data(session, frame.hd.stream_id)
@@ -165,6 +167,8 @@ cdef nghttp2_session *open_session(Connection conn) except NULL:
         raise MemoryError
     nghttp2_option_set_no_auto_window_update(option, 1)
     nghttp2_option_set_no_closed_streams(option, 1)
+    # gRPC's own servers take values with spaces around them, and some clients send such
+    nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1)
     # the door counts resets itself (`count_reset`); nghttp2's own limit, 33 a second, would punish
     # clients whose deadlines pass under load
     nghttp2_option_set_stream_reset_rate_limit(

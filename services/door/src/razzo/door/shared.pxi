@@ -21,6 +21,7 @@ cdef class Door:
     cdef bint ticking
     cdef Wheel wheel
     cdef bytearray read_buffer
+    cdef object read_view  # asyncio's TLS slices what it is given: a slice of a bytearray would be a copy
     cdef uint8_t *scratch
     cdef Py_ssize_t incomplete  # of all connections, as in Connection
     cdef Py_ssize_t inboxed
@@ -56,6 +57,7 @@ cdef class Door:
         self.dirty = []
         self.wheel = Wheel()
         self.read_buffer = bytearray(READ_BYTES)
+        self.read_view = memoryview(self.read_buffer)
         self.scratch = <uint8_t *>malloc(SCRATCH_BYTES)
         if self.scratch == NULL:
             raise MemoryError

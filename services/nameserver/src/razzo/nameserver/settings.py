@@ -34,7 +34,7 @@ class NameserverSettings:
     )
     peer_host: str = setting("0.0.0.0", "address to listen on for brokers")
     peer_port: int = setting(8082, "port for brokers; 0 takes a free one", low=0, high=65535)
-    door: DoorKind = setting(DoorKind.GRPCIO, "server of the client port: native serves plaintext and TLS on one port")
+    door: DoorKind = setting(DoorKind.NATIVE, "server of the client port: native serves plaintext and TLS on one port")
     client_tls: bool = setting(True, "serve TLS to clients, beside plaintext")
     tls_certificate: Path | None = setting(None, "PEM file with the certificate chain; empty makes a self-signed one")
     tls_private_key: Path | None = setting(None, "PEM file with the private key of the certificate")

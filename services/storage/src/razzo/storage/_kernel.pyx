@@ -14,6 +14,11 @@ Parts, in the order they build on one another (each `.pxi` says which format sec
     scan.pxi         verification of a mapped log for recovery, tails of whole records
     decode.pxi       StoredMessage and the filtered scan behind `Store.read`
     face_helpers.pxi siphash24, tag_hash, offset message ids for Python callers
+    wire.pxi         protobuf reading and writing without objects
+    send_walk.pxi    SendMessageRequest, read
+    send_wire.pxi    SendWire: requests to records, records to answers
+    receive_wire.pxi ReceiveWire: records to the elements of a receive stream
+    ack_wire.pxi     AckWire: acknowledgements to the deliveries they name
 
 Hot wire paths plug in here: a producer of `Prepared` items (send_wire.pxi) fills `LogWriter.items[0:n]` from raw request
 bytes, sets `LogWriter.count` and calls `LogWriter.run()`; a consumer (receive_wire.pxi) walks units as `collect` in
@@ -44,6 +49,7 @@ include "scan.pxi"
 include "decode.pxi"
 include "face_helpers.pxi"
 include "wire.pxi"
+include "send_walk.pxi"
 include "send_wire.pxi"
 include "receive_wire.pxi"
 include "ack_wire.pxi"

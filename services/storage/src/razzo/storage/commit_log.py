@@ -112,7 +112,8 @@ class CommitLog:
         """Physical offset of the first sound record of a file behind an offset, -1 without. Looks only where the file
         system has data: the rest of a prepared file is a gigabyte of nothing."""
         offset = physical_offset + 1 - segment.start
-        for first, last in self._files.data_ranges(segment.fd, offset, self.file_bytes):
+        # All ranges first: looking into one makes the kernel read ahead, and what it has read counts as data.
+        for first, last in list(self._files.data_ranges(segment.fd, offset, self.file_bytes)):
             # A record may begin just before the data does, where its first bytes are zeros.
             begin = segment.start + max(offset, first - 8)
             sound = next_sound(segment.mapped, segment.start, begin, segment.start + last)
