@@ -45,7 +45,7 @@ func (b *bench) context() (context.Context, context.CancelFunc) {
 }
 
 func withHeaders(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "x-mq-client-id", "bench@1@0@2", "x-mq-language", "GOLANG",
+	return metadata.AppendToOutgoingContext(ctx, "x-mq-client-id", "bench@1@0@2", "x-mq-language", "JAVA",
 		"x-mq-protocol", "v2", "x-mq-client-version", "5.1.4", "x-mq-date-time", "20261121T000000Z",
 		"x-mq-request-id", "1f0c7d2e-bench")
 }
@@ -68,7 +68,7 @@ func (b *bench) announce() error {
 			}},
 			LongPollingTimeout: durationpb.New(time.Second),
 		}},
-		UserAgent: &v2.UA{Language: v2.Language_GOLANG, Version: "5.1.4", Hostname: "bench", Platform: "linux"},
+		UserAgent: &v2.UA{Language: v2.Language_JAVA, Version: "5.1.4", Hostname: "bench", Platform: "linux"},
 	}
 	if err = stream.Send(&v2.TelemetryCommand{Command: &v2.TelemetryCommand_Settings{Settings: settings}}); err != nil {
 		return err

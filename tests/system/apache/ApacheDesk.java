@@ -20,11 +20,13 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.constant.PermName;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.namesrv.NamesrvStartup;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -37,6 +39,7 @@ public final class ApacheDesk {
     private static final int PULL_COUNT = 32;
     private static final int KEY_HITS_MAX = 64;
     private static final long TIMEOUT_MS = 10_000;
+    private static final int READ_WRITE = PermName.PERM_READ | PermName.PERM_WRITE;
 
     /** The clients of one broker's run; made anew for each run, so that no route of an earlier run is remembered. */
     private static final class Clients {
@@ -127,8 +130,18 @@ public final class ApacheDesk {
             case "create_topic":
                 int queues = request.getIntValue("queues");
                 TopicConfig topic = new TopicConfig(request.getString("topic"), queues, queues);
+                topic.setPerm(request.containsKey("permission") ? request.getIntValue("permission") : READ_WRITE);
+                if (request.containsKey("type")) {
+                    topic.setAttributes(Map.of("+message.type", request.getString("type")));
+                }
                 clients.admin.createAndUpdateTopicConfig(clients.address, topic);
                 return null;
+            case "create_group":
+                SubscriptionGroupConfig group = request.toJavaObject(SubscriptionGroupConfig.class);
+                clients.admin.createAndUpdateSubscriptionGroupConfig(clients.address, group);
+                return null;
+            case "consume":
+                return consume(clients, request);
             case "range":
                 MessageQueue queue = queue(clients, request);
                 return List.of(clients.consumer.minOffset(queue), clients.consumer.maxOffset(queue));
@@ -201,6 +214,32 @@ public final class ApacheDesk {
                 throw new IllegalStateException("no progress beyond " + next + " of " + queue + ": " + result);
             }
             next = result.getNextBeginOffset();
+        }
+    }
+
+    /**
+     * A classic consumer of the group goes on where the group is on one queue, takes up to "count" messages and commits. Those
+     * whose place in the answer is in "send_back" are sent back for a retry after the delay level named there.
+     */
+    private JSONArray consume(Clients clients, JSONObject request) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.getString("group"));
+        consumer.setNamesrvAddr(nameserver);
+        consumer.setInstanceName("consume-" + ++runs);
+        consumer.start();
+        try {
+            MessageQueue queue = queue(clients, request);
+            long from = Math.max(0, consumer.fetchConsumeOffset(queue, true));
+            PullResult result = consumer.pull(queue, "*", from, request.getIntValue("count"), TIMEOUT_MS);
+            List<MessageExt> messages = result.getMsgFoundList() == null ? List.of() : result.getMsgFoundList();
+            JSONObject back = request.getJSONObject("send_back");
+            for (String place : back == null ? List.<String>of() : List.copyOf(back.keySet())) {
+                consumer.sendMessageBack(messages.get(Integer.parseInt(place)), back.getIntValue(place), clients.broker);
+            }
+            consumer.getDefaultMQPullConsumerImpl().getOffsetStore()
+                .updateConsumeOffsetToBroker(queue, result.getNextBeginOffset(), false);
+            return shown(messages);
+        } finally {
+            consumer.shutdown();
         }
     }
 

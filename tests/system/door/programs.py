@@ -21,7 +21,8 @@ BUILD_S_MAX = 900
 RUN_S_MAX = 120
 
 LANGUAGES = os.environ.get("DOOR_CLIENTS", "go").split(",")
-"""Languages of this run, from ``DOOR_CLIENTS=go,node,java``; all but Go take a minute or more on a busy machine."""
+"""Languages of this run, from ``DOOR_CLIENTS=go,node,java,rust`` (``make test-clients``); all but Go take a minute or more
+on a busy machine."""
 
 
 def _run(command: list[str], folder: Path, **environment: str) -> None:
@@ -50,6 +51,11 @@ def _build(language: str, folder: Path) -> list[str]:
             _run(["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"], folder)
             _run(["javac", "-d", "classes", "-cp", f"{folder}/lib/*", "Client.java"], folder)
             return ["java", "-XX:+UseSerialGC", "-Xmx512m", "-cp", f"{folder}/classes:{folder}/lib/*", "Client"]
+        case "rust":
+            # one target folder for all states of the sources: what they depend on is built once
+            _run(["cargo", "build", "--locked"], folder, CARGO_TARGET_DIR=str(CACHE / "rust-target"))
+            shutil.copy(CACHE / "rust-target" / "debug" / "client", folder / "client")
+            return [str(folder / "client")]
     raise ValueError(f"no client program in {language!r}")
 
 

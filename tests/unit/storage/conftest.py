@@ -1,5 +1,9 @@
-"""Tiny stores: a commit-log file takes two or three messages, a queue file three units, an index file eight entries."""
+"""Tiny stores: a commit-log file takes two or three messages, a queue file three units, an index file eight entries.
 
+They live in memory, where syncs are free; test_group_commit.py, which is about syncs, has its own on a disk.
+"""
+
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,15 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="razzo-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     (NewMessage("T", -1, b"", b""), ValueError, "queue id -1"),
     (NewMessage("T", 65536, b"", b""), ValueError, "queue id 65536"),
     (NewMessage("T", 0, b"", b"", born_host=b"123"), ValueError, "packed host"),
-    (NewMessage("T", 0, b"", b"", 0x80), ValueError, "inner batches"),
+    (NewMessage("T", 0, b"", b"", 0x80), ValueError, "an inner batch needs INNER_NUM"),
     (NewMessage("T", 0, b"", b"a\x01b\x00"), ValueError, "zero byte"),
     (NewMessage("T", 0, "text", b""), TypeError, "are bytes"),  # type: ignore[arg-type]
     (("T", 0), TypeError, "not a NewMessage"),

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,12 @@ class Gate:
         self.arrived.set()
         if not self.opened.wait(30):
             raise TimeoutError("the gate was never opened")
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real disk."""
+    return tmp_path_factory.mktemp("disk")
 
 
 @pytest.fixture
@@ -166,3 +173,33 @@ def test_async_mode_flushes_by_itself(open_store: Open, message: Make, files: Fa
     files.at("flush.after", done.set)
     store.append([message(0)])
     assert done.wait(30)
+
+
+async def test_a_batch_that_does_not_hurry_goes_with_the_next(open_store: Open, message: Make) -> None:
+    """Without `flush` nothing is synced until somebody asks; then both are on disk."""
+    store = open_store(
+        flush_mode=FlushMode.SYNC, commit_log_file_bytes=1 << 20, flush_interval_ms=3_600_000,
+        checkpoint_interval_ms=3_600_000,
+    )  # fmt: skip
+    await flushed(store, store.append([message(0)])[-1])
+    flushes = store.describe()["flushes"]
+    (quiet,) = store.append([message(1)], flush=False)
+    assert (store.describe()["flushes"], store.queue_range("T", 0)) == (flushes, (0, 1))
+    assert await flushed(store, store.append([message(2)])[-1])
+    assert store.flushed_offset >= quiet.physical_offset + quiet.size
+    assert store.queue_range("T", 0) == (0, 3)
+
+
+async def test_a_batch_that_does_not_hurry_is_on_disk_after_the_interval(open_store: Open, message: Make) -> None:
+    store = open_store(flush_mode=FlushMode.SYNC, commit_log_file_bytes=1 << 20, flush_interval_ms=20)
+    confirmed = asyncio.Event()
+    store.attach_loop(asyncio.get_running_loop())
+    store.on_confirmed(lambda _: confirmed.set())
+    (quiet,) = store.append([message(0)], flush=False)
+    await asyncio.wait_for(confirmed.wait(), 30)
+    assert store.flushed_offset == quiet.physical_offset + quiet.size
+
+
+async def test_waiting_hurries_a_quiet_batch(open_store: Open, message: Make) -> None:
+    store = open_store(flush_mode=FlushMode.SYNC, commit_log_file_bytes=1 << 20, flush_interval_ms=3_600_000)
+    assert await flushed(store, store.append([message(0)], flush=False)[-1])

@@ -2,7 +2,10 @@
 
 Everything here runs on the loop's thread. The desks (`sending`, `receiving`, `settling`, `pulling`, `admin_api`) ask
 the cores and append through this class; it sees to it that what they caused happens: waiting receives are woken,
-changed progress reaches the log once per turn of the loop, and leases that run out become due in time.
+changed progress reaches the log, and leases that run out become due in time.
+
+Changed progress is one record per turn of the loop as long as there are few, and one every few milliseconds under load:
+a record that a crash takes back only means redelivery.
 """
 
 from __future__ import annotations
@@ -32,6 +35,12 @@ log = logging.getLogger(__name__)
 
 TIMER_MS_MAX = 60_000
 """Longest sleep of the lease timer: a clock that was set back does not hold leases for longer."""
+STATE_INTERVAL_S = 0.005
+"""Between two records of changed progress under load; what a kill of the process may take back, and so redeliver."""
+STATE_BURST = 64
+"""Records of changed progress that may be appended without that pause, after a time with fewer."""
+STATE_EVENTS_MAX = 1_000
+"""Changes that do not wait for the pause."""
 
 
 Announce: TypeAlias = "Callable[[], asyncio.Future[None]]"
@@ -76,7 +85,9 @@ class Broker:
         self.now_ms = clock_ms
         self._announce: Announce | None = None
         self._unconfirmed: deque[tuple[int, frozenset[str]]] = deque()
-        self._state_scheduled = False
+        self._state_due: asyncio.Handle | None = None
+        self._state_credit = float(STATE_BURST)
+        self._state_credit_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._creating = asyncio.Lock()
@@ -93,8 +104,9 @@ class Broker:
 
     async def stop(self) -> None:
         """Brings all progress to the log and into the snapshot and JSON files. No call is in work any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for scheduled in (self._timer, self._state_due):
+            if scheduled is not None:
+                scheduled.cancel()
         self._positions_stale = True
         try:
             await self.state.snapshot()
@@ -128,13 +140,29 @@ class Broker:
         """Call after anything that moved the delivery core: wakes, logs, sets the timer."""
         delivery = self.delivery
         self.long_polls.wake_all(delivery.take_woken())
-        if len(delivery.journal) and not self._state_scheduled:
-            self._state_scheduled = True
-            asyncio.get_running_loop().call_soon(self._append_state)
+        if self._state_due is None:
+            if len(delivery.journal):
+                self._schedule_state()
+        elif len(delivery.journal) >= STATE_EVENTS_MAX:
+            self._state_due.cancel()
+            self._append_state()
         self._set_timer()
 
+    def _schedule_state(self) -> None:
+        """At the end of this turn of the loop, or after the pause when there were many records of late."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        earned = (now_s - self._state_credit_s) / STATE_INTERVAL_S
+        self._state_credit = min(self._state_credit + earned, STATE_BURST)
+        self._state_credit_s = now_s
+        if self._state_credit >= 1:
+            self._state_credit -= 1
+            self._state_due = loop.call_soon(self._append_state)
+        else:
+            self._state_due = loop.call_later(STATE_INTERVAL_S, self._append_state)
+
     def _append_state(self) -> None:
-        self._state_scheduled = False
+        self._state_due = None
         self._positions_stale = True
         self.state.append_pending()
 
@@ -235,6 +263,8 @@ class Broker:
 
     async def write_files(self) -> None:
         """RocketMQ's JSON files, where they are behind. A failure is logged and tried again."""
+        if self.state.files_are_source:
+            return
         try:
             if self._files_stale:
                 self._files_stale = False

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 
 from razzo.broker.delivery_events import (
     Acked,
@@ -191,7 +192,7 @@ class Delivery:
             event = Leased(queue.key, offsets, attempts, now_ms, visible_ms, max(next_offset, queue.next_offset))
             self._lease(queue, event, owner)
             self.journal.add(event)
-            granted.update((offset, (attempt, now_ms)) for offset, attempt in zip(offsets, attempts, strict=True))
+            granted.update(zip(offsets, zip(attempts, repeat(now_ms)), strict=False))
             queue.attempt_id, queue.attempt_offsets = attempt_id, offsets
         elif next_offset > queue.next_offset:
             queue.next_offset = next_offset
@@ -332,8 +333,7 @@ class Delivery:
 
     def _lease(self, queue: LeaseQueue, event: Leased, owner: str) -> None:
         before = len(queue.leases)
-        for offset, attempt in zip(event.offsets, event.attempts, strict=True):
-            queue.lease(offset, attempt, event.pop_ms, event.visible_ms, owner)
+        queue.lease(event, owner)
         queue.next_offset = max(queue.next_offset, event.next_offset)
         self._outstanding += len(queue.leases) - before
         if owner:

@@ -1,7 +1,8 @@
 """Topics, consumer groups and positions in the shapes of RocketMQ's config files, so that Apache opens the store and we
 open one that Apache wrote (store-and-semantics.md 1.1: topics.json, subscriptionGroup.json, consumerOffset.json).
 
-Pure: the tables' contents in, the JSON value out, and back. Unknown members of a file are not kept.
+Pure: the tables' contents in, the JSON value out, and back. What a file says of a topic or a group beyond our settings
+is kept when it is written anew.
 """
 
 from __future__ import annotations
@@ -16,31 +17,46 @@ TOPICS = "topics"
 GROUPS = "subscriptionGroup"
 OFFSETS = "consumerOffset"
 
+OURS = "writtenBy"
+_RAZZO = "razzo"
+"""A member that Apache ignores and leaves out when it writes the file anew: a file without it is not our last word."""
+
 MESSAGE_TYPE_ATTRIBUTE = "message.type"
 """The topic attribute in which RocketMQ keeps a topic's type."""
 
 
-def data_version(counter: int, now_ms: int) -> dict[str, int]:
-    return {"counter": counter, "stateVersion": 0, "timestamp": now_ms}
+def is_ours(value: Mapping[str, Any]) -> bool:
+    """Whether Razzo was the last to write the file."""
+    return value.get(OURS) == _RAZZO
 
 
-def topics_value(topics: Iterable[Topic], version: Mapping[str, int]) -> dict[str, Any]:
+def next_version(former: Mapping[str, Any], now_ms: int) -> dict[str, int]:
+    """The data version that follows the one in the former content of a file."""
+    version = former.get("dataVersion") or {}
+    counter, state = int(version.get("counter", 0)), int(version.get("stateVersion", 0))
+    return {"counter": counter + 1, "stateVersion": state, "timestamp": now_ms}
+
+
+def topics_value(topics: Iterable[Topic], former: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """`former` is the content so far: what it says beyond our settings of a topic is kept."""
     table = {}
+    entries = former.get("topicConfigTable") or {}
     for topic in topics:
         attributes = dict(topic.attributes)
         if topic.type not in (TopicType.NORMAL, TopicType.UNSPECIFIED):
             attributes[MESSAGE_TYPE_ATTRIBUTE] = topic.type.name
         table[topic.name] = {
+            "topicFilterType": "SINGLE_TAG",
+            **(entries.get(topic.name) or {}),
             "attributes": attributes,
             "order": topic.order,
             "perm": topic.permission,
             "readQueueNums": topic.read_queues,
-            "topicFilterType": "SINGLE_TAG",
             "topicName": topic.name,
             "topicSysFlag": topic.sys_flag,
             "writeQueueNums": topic.write_queues,
         }
-    return {"dataVersion": dict(version), "topicConfigTable": table}
+    return {OURS: _RAZZO, "dataVersion": next_version(former, now_ms), "topicConfigTable": table}
 
 
 def topics_of(value: Mapping[str, Any]) -> list[Topic]:
@@ -64,27 +80,41 @@ def topics_of(value: Mapping[str, Any]) -> list[Topic]:
     return topics
 
 
-def groups_value(groups: Iterable[Group], version: Mapping[str, int]) -> dict[str, Any]:
+_GROUP_DEFAULTS: Mapping[str, Any] = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeFromMinEnable": True,
+    "consumeTimeoutMinute": 15,
+    "groupSysFlag": 0,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+"""Settings of a group that mean nothing here."""
+
+
+def groups_value(groups: Iterable[Group], former: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """`former` as for topics."""
+    entries = former.get("subscriptionGroupTable") or {}
     table = {
         group.name: {
+            **_GROUP_DEFAULTS,
+            **(entries.get(group.name) or {}),
             "attributes": dict(group.attributes),
-            "brokerId": 0,
-            "consumeBroadcastEnable": True,
             "consumeEnable": group.consume_enabled,
-            "consumeFromMinEnable": True,
             "consumeMessageOrderly": group.fifo,
-            "consumeTimeoutMinute": 15,
             "groupName": group.name,
             "groupRetryPolicy": _retry_value(group),
-            "groupSysFlag": 0,
-            "notifyConsumerIdsChangedEnable": True,
             "retryMaxTimes": group.retry_max_times,
-            "retryQueueNums": 1,
-            "whichBrokerWhenConsumeSlowly": 1,
         }
         for group in groups
     }
-    return {"dataVersion": dict(version), "forbiddenTable": {}, "subscriptionGroupTable": table}
+    return {
+        OURS: _RAZZO,
+        "dataVersion": next_version(former, now_ms),
+        "forbiddenTable": former.get("forbiddenTable") or {},
+        "subscriptionGroupTable": table,
+    }
 
 
 def groups_of(value: Mapping[str, Any]) -> list[Group]:
@@ -105,12 +135,14 @@ def groups_of(value: Mapping[str, Any]) -> list[Group]:
     ]
 
 
-def offsets_value(positions: Iterable[tuple[str, str, int, int]], version: Mapping[str, int]) -> dict[str, Any]:
+def offsets_value(
+    positions: Iterable[tuple[str, str, int, int]], former: Mapping[str, Any], now_ms: int
+) -> dict[str, Any]:
     """`positions` are (group, topic, queue id, lowest offset that is not acknowledged)."""
     table: dict[str, dict[str, int]] = {}
     for group, topic, queue_id, floor in positions:
         table.setdefault(f"{topic}@{group}", {})[str(queue_id)] = floor
-    return {"dataVersion": dict(version), "offsetTable": table}
+    return {OURS: _RAZZO, "dataVersion": next_version(former, now_ms), "offsetTable": table}
 
 
 def offsets_of(value: Mapping[str, Any]) -> list[tuple[str, str, int, int]]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import heapq
 from enum import Enum
 
-from razzo.broker.delivery_events import QueueKey
+from razzo.broker.delivery_events import Leased, QueueKey
 
 
 class Lease:
@@ -71,17 +71,20 @@ class LeaseQueue:
         """The lowest offset that is not done."""
         return next(iter(self.leases), self.next_offset)
 
-    def lease(self, offset: int, attempt: int, pop_ms: int, visible_ms: int, owner: str) -> None:
-        """Puts a lease in force, a new one at or above `next_offset` or the next try of one that exists."""
-        existing = self.leases.get(offset)
-        if existing is None:
-            self.leases[offset] = Lease(attempt, pop_ms, visible_ms, owner)
-            return
-        existing.attempt = attempt
-        existing.pop_ms = pop_ms
-        existing.visible_ms = visible_ms
-        existing.owner = owner
-        existing.renewals = 0
+    def lease(self, event: Leased, owner: str) -> None:
+        """Puts leases in force, new ones at or above `next_offset` or the next try of those that exist."""
+        leases = self.leases
+        _, offsets, attempts, pop_ms, visible_ms, _ = event
+        for offset, attempt in zip(offsets, attempts, strict=True):
+            existing = leases.get(offset)
+            if existing is None:
+                leases[offset] = Lease(attempt, pop_ms, visible_ms, owner)
+                continue
+            existing.attempt = attempt
+            existing.pop_ms = pop_ms
+            existing.visible_ms = visible_ms
+            existing.owner = owner
+            existing.renewals = 0
 
     def end(self, offset: int) -> bool:
         """Forgets a lease; False when there is none."""

@@ -55,8 +55,8 @@ log = logging.getLogger(__name__)
 
 CLIENT_SCAN_S = 5.0
 SWITCH_INTERVAL_S = 0.0005
-"""How long the loop may keep the interpreter from the flusher thread that comes back from fdatasync (Python's own: 5 ms);
-every answer of a group commit waits for that thread."""
+"""How long the loop may keep the interpreter from the flusher thread that comes back from fdatasync (Python's own:
+5 ms); every answer of a group commit waits for that thread."""
 STORE_PORT_DEFAULT = 10911
 """Names this broker in offset message ids when the client port is any free one."""
 
@@ -275,8 +275,8 @@ async def _watch_clients(broker: Broker, expiry_ms: int) -> None:
 
 async def _write_files(broker: Broker, interval_s: float) -> None:
     while True:
-        await broker.write_files()
         await broker.snapshot_if_due()
+        await broker.write_files()
         await asyncio.sleep(interval_s)
 
 

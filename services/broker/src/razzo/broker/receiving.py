@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -238,8 +239,9 @@ class ReceiveDesk:
             owner=wanted.owner,
             attempt_id=wanted.attempt_id,
         )
-        messages = [*old.values(), *new]
-        return [Delivered(each, *granted[each.queue_offset]) for each in messages], more or bool(done)
+        delivered = [Delivered(each, *granted[each.queue_offset]) for each in old.values()]
+        delivered += map(Delivered._make, zip(new, repeat(1), repeat(now_ms)))
+        return delivered, more or bool(done)
 
     async def _bury(self, wanted: Wanted, claim: Claim) -> None:
         """Moves the claim's dead letters to the group's dead letter topic and ends their leases."""

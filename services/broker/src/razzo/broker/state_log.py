@@ -1,25 +1,27 @@
 """The broker's own state on its own log: topics, groups, positions and leases are a fold of the records of one system
 topic, with a snapshot file to bound the replay.
 
-Changes of positions and leases are gathered by the delivery core's journal and appended once per turn of the loop, as
-one record. Changes of topics and groups are appended with them and waited for until they are on disk. When the disk is
-full, what could not be appended waits here up to a bound; above it the next snapshot stands for all of it.
+Changes of positions and leases are gathered by the delivery core's journal and appended together, as one record
+(`Broker.touched` says when). Changes of topics and groups are appended with them and waited for until they are on disk.
+When the disk is full, what could not be appended waits here up to a bound; above it the next snapshot stands for all of
+it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from razzo.broker import json_files, snapshot_file, state_codec
 from razzo.broker.delivery import Delivery
-from razzo.broker.delivery_events import PositionSet
 from razzo.broker.groups import GroupDeleted, GroupPut, GroupTable
+from razzo.broker.hand_over import HandOver
 from razzo.broker.state_codec import Event, SettingsEvent
-from razzo.broker.topics import Topic, TopicDeleted, TopicPut, TopicTable
+from razzo.broker.topics import TopicDeleted, TopicPut, TopicTable
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import BrokerFault
 from razzo.protocol.names import STATE_TOPIC
@@ -72,13 +74,13 @@ class StateLog:
         self._records_since_snapshot = 0
         self._snapshot_wanted = False
         self._writing = asyncio.Lock()
-        self._changes = 0
+        self._files_are_source = False
 
     # --- start
 
     def recover(self) -> Recovered:
-        """Rebuilds the tables from snapshot and log, or from RocketMQ's JSON files when there is neither. Blocking; the
-        store is open."""
+        """Rebuilds the tables from snapshot and log, and from RocketMQ's JSON files where another broker wrote them
+        last (`hand_over.py`). Blocking; the store is open."""
         source = "log"
         snapshot = self._read_snapshot()
         first, end = self._store.queue_range(STATE_TOPIC, STATE_QUEUE)
@@ -95,7 +97,6 @@ class StateLog:
                 )
         elif end == 0:
             source = "files"
-            events += self._import_files()
             self._snapshot_wanted = True
         records = 0
         offset = max(start, first)
@@ -109,6 +110,10 @@ class StateLog:
             offset = result.next_offset
         self._next_offset = max(offset, end)
         self._records_since_snapshot = records
+        taken = HandOver(self._store, self._topics, self._groups, self._delivery, self._clock_ms()).take()
+        if taken:
+            log.info("taken over from another broker's files", extra=fields(**taken._asdict()))
+            self._snapshot_wanted = self._files_are_source = True
         self._delivery.settle()
         self._delivery.take_woken()
         return Recovered(source, records, events)
@@ -131,23 +136,6 @@ class StateLog:
             count += 1
         return count
 
-    def _import_files(self) -> int:
-        """State of a store that Apache wrote. Topics that only the store knows get the queues they have there."""
-        events: list[Event] = []
-        topics = json_files.topics_of(self._store.load_config(json_files.TOPICS) or {})
-        known = {topic.name for topic in topics}
-        for name in self._store.topics():
-            queue_ids = self._store.queue_ids(name)
-            if name not in known and queue_ids:
-                topics.append(Topic(name, max(queue_ids) + 1, max(queue_ids) + 1))
-        events += [TopicPut(topic) for topic in topics]
-        events += [GroupPut(group) for group in json_files.groups_of(self._store.load_config(json_files.GROUPS) or {})]
-        for group, topic, queue_id, offset in json_files.offsets_of(self._store.load_config(json_files.OFFSETS) or {}):
-            events.append(PositionSet((group, topic, queue_id), max(0, offset), False))
-        for event in events:
-            self.apply(event)
-        return len(events)
-
     # --- fold
 
     def apply(self, event: Event) -> None:
@@ -168,12 +156,13 @@ class StateLog:
     # --- append
 
     def append_pending(self) -> None:
-        """Appends what the journal gathered. A full disk keeps it for later."""
+        """Appends what the journal gathered. A full disk keeps it for later. No flush is asked for: losing the newest
+        leases, acknowledgements and positions in a power cut means redelivery, which consumers have to expect."""
         events = self._take()
         if not events:
             return
         try:
-            self._append(events)
+            self._append(events, flush=False)
         except DiskFull:
             self._keep(events)
         except StoreError:
@@ -185,7 +174,7 @@ class StateLog:
         they cannot be stored, and then they have no effect."""
         pending = self._take()
         try:
-            end = self._append([*pending, *events])
+            end = self._append([*pending, *events], flush=True)
         except DiskFull as full:
             self._keep(pending)
             raise BrokerFault(Code.TOO_MANY_REQUESTS, f"not stored: {full}") from full
@@ -201,14 +190,14 @@ class StateLog:
         self._unwritten = []
         return events
 
-    def _append(self, events: list[Event]) -> int:
+    def _append(self, events: list[Event], *, flush: bool) -> int:
         """The log offset where the records end."""
         now_ms = self._clock_ms()
         records = [
             NewMessage(STATE_TOPIC, STATE_QUEUE, body, _PROPERTIES, born_ms=now_ms)
             for body in state_codec.batches(events)
         ]
-        appended = self._store.append(records)[-1]
+        appended = self._store.append(records, flush=flush)[-1]
         self._next_offset = appended.queue_offset + 1
         self._records_since_snapshot += len(records)
         return appended.physical_offset + appended.size
@@ -241,6 +230,7 @@ class StateLog:
             except (OSError, StoreError):
                 self._snapshot_wanted = wanted
                 raise
+            self._files_are_source = False
 
     def _encode_snapshot(self, log_offset: int) -> bytes:
         snapshot = state_pb2.StateSnapshot(log_offset=log_offset, state_queue_offset=self._next_offset)
@@ -256,24 +246,32 @@ class StateLog:
 
     # --- RocketMQ's files
 
+    @property
+    def files_are_source(self) -> bool:
+        """What was taken over from the files is in no snapshot yet: they must not be written before."""
+        return self._files_are_source
+
     async def write_settings_files(self) -> None:
         """topics.json and subscriptionGroup.json. OSError."""
-        self._changes += 1
-        version = json_files.data_version(self._changes, self._clock_ms())
-        topics = json_files.topics_value(self._topics, version)
-        groups = json_files.groups_value(self._groups, version)
-        async with self._writing:
-            await asyncio.to_thread(self._store.save_config, json_files.TOPICS, topics)
-            await asyncio.to_thread(self._store.save_config, json_files.GROUPS, groups)
+        topics, groups = list(self._topics), list(self._groups)
+        await self._save(json_files.TOPICS, partial(json_files.topics_value, topics))
+        await self._save(json_files.GROUPS, partial(json_files.groups_value, groups))
 
     async def write_position_file(self) -> None:
         """consumerOffset.json. OSError."""
-        self._changes += 1
         positions = [
             (group, topic, position.queue_id, position.floor)
             for group, topic in self._delivery.subscriptions()
             for position in self._delivery.positions(group, topic)
         ]
-        value = json_files.offsets_value(positions, json_files.data_version(self._changes, self._clock_ms()))
+        await self._save(json_files.OFFSETS, partial(json_files.offsets_value, positions))
+
+    async def _save(self, name: str, value: Callable[[Mapping[str, Any], int], dict[str, Any]]) -> None:
+        """`value` makes the new content out of the former one and the time."""
+        now_ms = self._clock_ms()
+
+        def save() -> None:
+            self._store.save_config(name, value(self._store.load_config(name) or {}, now_ms))
+
         async with self._writing:
-            await asyncio.to_thread(self._store.save_config, json_files.OFFSETS, value)
+            await asyncio.to_thread(save)

@@ -88,10 +88,10 @@ class Listener:
             for family, kind, protocol, _, address in dict.fromkeys(infos):
                 opened.append(_listening_socket(family, kind, protocol, (address[0], port, *address[2:])))
                 port = opened[-1].getsockname()[1]
-        except BaseException:
+        except OSError as error:
             for sock in opened:
                 sock.close()
-            raise
+            raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
         for sock in opened:
             self._listening.append(sock)
             self._loop.add_reader(sock, self._accept, sock)

@@ -9,8 +9,12 @@ Parts, in the order they build on one another (each `.pxi` says which format sec
     properties.pxi   the four properties the store itself needs, found in one pass
     records.pxi      Prepared (one message as C sees it), sizes, encoding, verification
     queues.pxi       QueueState, the topic table, 20-byte units
-    index.pxi        slots, units and chains of the key index
-    writer.pxi       LogWriter: plan a batch, then write it; recovery's dispatch
+    topics.pxi       TopicTable: topics and their queues, found by their bytes
+    index.pxi        slots, units and chains of the key index; IndexFiles
+    segments.pxi     LogSegments: commit-log files the writer may write to
+    prepare.pxi      RecordRules: NewMessage tuples to Prepared
+    writer.pxi       LogWriter: plan a batch, then write it
+    dispatch.pxi     recovery: records of the log into queues and index
     scan.pxi         verification of a mapped log for recovery, tails of whole records
     decode.pxi       StoredMessage and the filtered scan behind `Store.read`
     face_helpers.pxi siphash24, tag_hash, offset message ids for Python callers
@@ -38,13 +42,21 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    int PyTuple_Check(object o)
+
 include "big_endian.pxi"
 include "mapping.pxi"
 include "properties.pxi"
 include "records.pxi"
 include "queues.pxi"
+include "topics.pxi"
 include "index.pxi"
+include "segments.pxi"
+include "prepare.pxi"
 include "writer.pxi"
+include "dispatch.pxi"
 include "scan.pxi"
 include "decode.pxi"
 include "face_helpers.pxi"

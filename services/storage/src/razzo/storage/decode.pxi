@@ -52,6 +52,37 @@ cdef class StoredMessage:
         """Store host and physical offset as upper-case hex (section 16.2)."""
         return (self.raw_store_host + self.physical_offset.to_bytes(8, "big")).hex().upper()
 
+    @property
+    def inner_count(self):
+        """Messages of an inner batch (section 2.7), which this record keeps in its body; 0 for an ordinary one. Theirs are
+        the queue offsets from queue_offset on."""
+        cdef Marks marks
+        if not self.sys_flag & FLAG_INNER_BATCH:
+            return 0
+        find_marks(<const uint8_t *> PyBytes_AS_STRING(self.raw_properties), PyBytes_GET_SIZE(self.raw_properties), &marks)
+        return marks.inner_num
+
+    def inner(self, int index, int flag, bytes body not None, bytes properties not None):
+        """A message of this inner batch as a message of its own: the batch's place, hosts and times, its own offset."""
+        cdef StoredMessage message = StoredMessage.__new__(StoredMessage)
+        message.topic = self.topic
+        message.queue_id = self.queue_id
+        message.flag = flag
+        message.sys_flag = self.sys_flag & ~(FLAG_INNER_BATCH | FLAG_NEED_UNWRAP)
+        message.reconsume_times = self.reconsume_times
+        message.size = <int> (len(body) + len(properties))
+        message.body_crc = libdeflate_crc32(0, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)) & 0x7FFFFFFF
+        message.queue_offset = self.queue_offset + index
+        message.physical_offset = self.physical_offset
+        message.born_ms = self.born_ms
+        message.store_ms = self.store_ms
+        message.prepared_offset = self.prepared_offset
+        message.body = body
+        message.raw_properties = properties
+        message.raw_born_host = self.raw_born_host
+        message.raw_store_host = self.raw_store_host
+        return message
+
     def __repr__(self):
         return (f"StoredMessage({self.topic!r}, queue {self.queue_id}, offset {self.queue_offset}, "
                 f"at {self.physical_offset}, {self.size} bytes)")
@@ -113,16 +144,16 @@ cdef bint wanted(int64_t tag_code, const int64_t *tags, int count, object many) 
     return False
 
 
-def collect(MappedFile units not None, int64_t first_unit, int64_t offset, int64_t end, int64_t max_count,
-            int64_t max_bytes, int64_t bytes_so_far, object tag_hashes, list segments, int64_t log_start,
-            int64_t file_bytes, str topic, list found):
-    """Append matching messages of queue offsets [offset, end), all inside one mapped queue file, to `found`.
+def collect(MappedFile units not None, int32_t unit_bytes, int64_t first_unit, int64_t begin, int64_t end,
+            int64_t max_count, int64_t max_bytes, int64_t bytes_so_far, object tag_hashes, list segments,
+            int64_t log_start, int64_t file_bytes, str topic, list found):
+    """Append matching messages of units [begin, end), all inside one mapped queue file, to `found`.
 
     `segments` are the mapped commit-log files from physical offset `log_start` on. Stops at max_count messages in `found`
-    or before exceeding max_bytes (the very first message is always taken). Returns (next offset, bytes so far, removed,
+    or before exceeding max_bytes (the very first message is always taken). Returns (next unit, bytes so far, removed,
     stopped): `removed` counts units whose record is gone or damaged, `stopped` is True when a bound ended the scan.
     """
-    cdef int64_t unit = offset
+    cdef int64_t unit = begin
     cdef const char *at
     cdef int64_t physical
     cdef int64_t index
@@ -135,8 +166,7 @@ def collect(MappedFile units not None, int64_t first_unit, int64_t offset, int64
     cdef MappedFile mapped
     cdef const char *p
     cdef Shape shape
-    if offset < first_unit or (end - first_unit) * UNIT_BYTES > units.size:
-        raise IndexError(f"queue offsets {offset}..{end} are outside the file at {first_unit}")
+    unit_in(units, begin - first_unit, end - begin, unit_bytes)
     if filtered:
         if len(tag_hashes) > TAGS_MAX:
             many = tag_hashes
@@ -145,7 +175,7 @@ def collect(MappedFile units not None, int64_t first_unit, int64_t offset, int64
                 tags[tag_count] = tag
                 tag_count += 1
     while unit < end:
-        at = units.base + (unit - first_unit) * UNIT_BYTES
+        at = units.base + (unit - first_unit) * unit_bytes
         physical = <int64_t> rz_get64(at)
         size = <int32_t> rz_get32(at + 8)
         if physical < log_start or size == FILLER_SIZE or size <= 0:

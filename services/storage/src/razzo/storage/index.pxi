@@ -75,6 +75,106 @@ cdef int32_t count_keys(const Marks *marks) noexcept nogil:
             total += 1
     return total
 
+cdef class IndexFiles:
+    """The index file being written, then those ready to follow."""
+
+    cdef IndexState *items
+    cdef int32_t count
+    cdef list maps
+
+    def __cinit__(self):
+        self.maps = []
+
+    def __dealloc__(self):
+        free(self.items)
+
+    def add(self, MappedFile mapped not None, int32_t slots, int32_t reserved_count):
+        """The index file to write to next; its header is read from the mapping."""
+        cdef IndexState *grown = <IndexState *> realloc(self.items, (self.count + 1) * sizeof(IndexState))
+        cdef IndexState *file
+        cdef const char *p = mapped.base
+        if grown == NULL:
+            raise MemoryError
+        self.items = grown
+        file = &self.items[self.count]
+        file.base = mapped.base
+        file.begin_ms = <int64_t> rz_get64(p)
+        file.end_ms = <int64_t> rz_get64(p + 8)
+        file.begin_physical = <int64_t> rz_get64(p + 16)
+        file.end_physical = <int64_t> rz_get64(p + 24)
+        file.slots_used = <int32_t> rz_get32(p + 32)
+        file.count = <int32_t> rz_get32(p + 36)
+        if file.count < 1:
+            file.count = 1
+        file.slots = slots
+        file.reserved_count = reserved_count
+        self.maps.append(mapped)
+        self.count += 1
+
+    def set_reserved(self, int32_t reserved_count):
+        if self.count:
+            self.items[self.count - 1].reserved_count = reserved_count
+
+    def room(self):
+        """(entries that fit the index files at hand, unit number and reserved_count of the newest) ; (0, 0, 0) without."""
+        cdef int64_t room = 0
+        cdef int32_t i
+        if self.count == 0:
+            return 0, 0, 0
+        for i in range(self.count):
+            room += self.items[i].reserved_count - self.items[i].count
+        return room, self.items[self.count - 1].count, self.items[self.count - 1].reserved_count
+
+    def keep_newest(self):
+        """Drop full index files but the newest; returns how many were dropped."""
+        cdef int32_t drop = 0
+        cdef int32_t i
+        while drop + 1 < self.count and self.items[drop].count >= self.items[drop].reserved_count:
+            drop += 1
+        if drop:
+            self.count -= drop
+            for i in range(self.count):
+                self.items[i] = self.items[i + drop]
+            del self.maps[:drop]
+        return drop
+
+    def drop(self):
+        self.count = 0
+        self.maps = []
+
+    cdef int64_t free_entries(self) noexcept nogil:
+        cdef int64_t room = 0
+        cdef int32_t i
+        for i in range(self.count):
+            room += self.items[i].reserved_count - self.items[i].count
+        return room
+
+    cdef void put_headers(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.count):
+            put_index_header(&self.items[i])
+
+    cdef void put_keys(self, TopicState *topic, const Marks *marks, int64_t physical_offset, int64_t store_ms) noexcept nogil:
+        """UNIQ_KEY first, then the tokens of KEYS (4.2)."""
+        cdef int32_t i = 0
+        cdef int32_t start
+        if marks.uniq_len:
+            self.put(key_hash(java_hash(topic.key_prefix, marks.uniq, marks.uniq_len)), physical_offset, store_ms)
+        while i < marks.keys_len:
+            if marks.keys[i] == 32:
+                i += 1
+                continue
+            start = i
+            while i < marks.keys_len and marks.keys[i] != 32:
+                i += 1
+            self.put(key_hash(java_hash(topic.key_prefix, marks.keys + start, i - start)), physical_offset, store_ms)
+
+    cdef inline void put(self, int32_t hash_value, int64_t physical_offset, int64_t store_ms) noexcept nogil:
+        cdef int32_t i = 0
+        while i + 1 < self.count and self.items[i].count >= self.items[i].reserved_count:
+            i += 1
+        put_key(&self.items[i], hash_value, physical_offset, store_ms)
+
 
 def index_header(MappedFile mapped not None):
     """(begin ms, end ms, begin physical, end physical, slots used, count) of a mapped index file."""

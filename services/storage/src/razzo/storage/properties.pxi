@@ -8,17 +8,19 @@ cdef struct Marks:
     int keys_len
     int uniq_len
     int delay           # DELAY as a number; 0 when absent or not a positive decimal
+    int inner_num       # INNER_NUM, likewise
+    int64_t inner_base  # INNER_BASE; -1 when absent or no decimal
 
 
-cdef int decimal(const uint8_t *s, Py_ssize_t n) noexcept nogil:
-    """A positive decimal of at most nine digits, else 0."""
-    cdef int value = 0
+cdef int64_t decimal(const uint8_t *s, Py_ssize_t n, int digits_max) noexcept nogil:
+    """A decimal without sign of at most digits_max digits, else -1."""
+    cdef int64_t value = 0
     cdef Py_ssize_t i
-    if n == 0 or n > 9:
-        return 0
+    if n == 0 or n > digits_max:
+        return -1
     for i in range(n):
         if s[i] < 48 or s[i] > 57:
-            return 0
+            return -1
         value = value * 10 + (s[i] - 48)
     return value
 
@@ -32,6 +34,7 @@ cdef void find_marks(const uint8_t *p, Py_ssize_t n, Marks *marks) noexcept nogi
     cdef const uint8_t *hit
     cdef const uint8_t *value
     memset(marks, 0, sizeof(Marks))
+    marks.inner_base = -1
     while i < n:
         hit = <const uint8_t *> memchr(p + i, 2, n - i)
         end = n if hit == NULL else hit - p
@@ -53,7 +56,11 @@ cdef void find_marks(const uint8_t *p, Py_ssize_t n, Marks *marks) noexcept nogi
                         marks.uniq = value
                         marks.uniq_len = <int> value_len
                 elif key_len == 5 and memcmp(p + i, b"DELAY", 5) == 0:
-                    marks.delay = decimal(value, value_len)
+                    marks.delay = <int> max(0, decimal(value, value_len, 9))
+                elif key_len == 9 and memcmp(p + i, b"INNER_NUM", 9) == 0:
+                    marks.inner_num = <int> max(0, decimal(value, value_len, 9))
+                elif key_len == 10 and memcmp(p + i, b"INNER_BASE", 10) == 0:
+                    marks.inner_base = decimal(value, value_len, 18)
         i = end + 1
 
 

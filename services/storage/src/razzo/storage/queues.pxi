@@ -2,6 +2,7 @@
 
 cdef enum:
     UNIT_BYTES = 20
+    BATCH_UNIT_BYTES = 46           # of a queue of inner batches (section 3.7); it begins like the other one
     FILLER_SIZE = 0x7FFFFFFF        # unit that stands for no message (section 3.2)
     QUEUE_ID_MAX = 65535
 
@@ -13,11 +14,17 @@ cdef struct QueueFile:
 
 
 cdef struct QueueState:
-    int64_t next                    # queue offset of the next message
-    int64_t first                   # smallest queue offset that may be read
+    # Units are counted from the queue's beginning. In an ordinary queue a unit is a queue offset; in one of inner batches
+    # it stands for as many as the batch has messages.
+    int64_t next                    # unit to be written next
+    int64_t next_offset             # queue offset of the next message
+    int64_t first                   # first unit that may be read
     int64_t readable                # units below this end at or below the confirm offset (a lower bound, moved by readers)
-    int64_t planned                 # plan(): next offset inside the batch `batch`
+    int64_t planned                 # plan(): next unit inside the batch `batch`
+    int64_t planned_offset          # plan(): next queue offset
     uint64_t batch
+    int32_t unit_bytes
+    bint batched                    # holds inner batches
     int64_t end_physical            # end of the record of the last unit
     int64_t units_per_file
     QueueFile *files                # files the writer may touch, contiguous, the last one newest
@@ -34,6 +41,7 @@ cdef struct TopicState:
     uint32_t key_prefix             # Java hash of "topic#", continued per key
     int64_t deleted_below           # see LogWriter.set_deleted
     bint scheduled                  # SCHEDULE_TOPIC_XXXX: tag code is the due time
+    bint batched                    # some queue holds inner batches: nothing for send_wire.pxi
     QueueState **queues
     int32_t queue_room
     int32_t hot_queues              # send_wire.pxi: messages of this topic go to queues 0 to hot_queues - 1; 0: not there
@@ -47,17 +55,26 @@ cdef inline void put_unit(char *at, int64_t physical_offset, int32_t size, int64
     rz_put64(at + 12, tag_code)
 
 
+cdef inline void put_batch_unit(char *at, int64_t physical_offset, int32_t size, int64_t tag_code, int64_t store_ms,
+                                int64_t base, int32_t count) noexcept nogil:
+    put_unit(at, physical_offset, size, tag_code)
+    rz_put64(at + 20, store_ms)
+    rz_put64(at + 28, base)
+    rz_put16(at + 36, count)
+    rz_put32(at + 38, <uint32_t> -1)        # position after compaction: none
+    rz_put32(at + 42, 0)
+
+
 cdef inline char *unit_at(QueueState *queue, int64_t unit) noexcept nogil:
     """Address of a unit in the writer's files; the caller knows that it is reserved."""
     cdef QueueFile *file = &queue.files[(unit - queue.files[0].first_unit) // queue.units_per_file]
-    return file.base + (unit - file.first_unit) * UNIT_BYTES
+    return file.base + (unit - file.first_unit) * queue.unit_bytes
 
 
 cdef class Queue:
     """One consume queue. Python decides about files; the numbers live in C so that a batch can be planned without Python.
 
-    Attributes (all queue offsets): `next`, `first`; `end_physical` the end of the last unit's record; `files` the mapped
-    files the writer may touch as (first_unit, MappedFile, reserved_end).
+    Attributes count units (see QueueState), but for `next_offset`; `end_physical` is the end of the last unit's record.
     """
 
     cdef QueueState *state
@@ -66,13 +83,15 @@ cdef class Queue:
     cdef list mapped
     cdef public object files_of       # the ConsumeQueue that owns the files on disk
 
-    def __cinit__(self, str topic, int queue_id, int64_t units_per_file):
+    def __cinit__(self, str topic, int queue_id, int64_t units_per_file, bint batched=False):
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             raise ValueError(f"queue id {queue_id} is not between 0 and {QUEUE_ID_MAX}")
         self.state = <QueueState *> calloc(1, sizeof(QueueState))
         if self.state == NULL:
             raise MemoryError
         self.state.units_per_file = units_per_file
+        self.state.batched = batched
+        self.state.unit_bytes = BATCH_UNIT_BYTES if batched else UNIT_BYTES
         self.state.owner = <void *> self
         self.topic = topic
         self.queue_id = queue_id
@@ -86,6 +105,14 @@ cdef class Queue:
     @property
     def next(self):
         return self.state.next
+
+    @property
+    def next_offset(self):
+        return self.state.next_offset
+
+    @property
+    def batched(self):
+        return self.state.batched
 
     @property
     def first(self):
@@ -112,10 +139,11 @@ cdef class Queue:
     def file_count(self):
         return self.state.file_count
 
-    def place(self, int64_t first, int64_t next, int64_t end_physical):
-        """Set the numbers (at load, after a cut, after retention)."""
+    def place(self, int64_t first, int64_t next, int64_t end_physical, int64_t next_offset=-1):
+        """Set the numbers (at load, after a cut, after retention); next_offset is `next` in an ordinary queue."""
         self.state.first = first
         self.state.next = next
+        self.state.next_offset = next_offset if self.state.batched else next
         self.state.end_physical = end_physical
         self.state.readable = next
 
@@ -208,44 +236,58 @@ cdef class Queue:
         return low
 
 
-cdef int64_t live_units(const char *base, int64_t count) noexcept nogil:
-    """Number of leading units with phy >= 0 and size > 0 (section 3.3)."""
+cdef int64_t live_units(const char *base, int64_t count, int32_t unit_bytes) noexcept nogil:
+    """Number of leading units with phy >= 0 and size > 0 and, in a queue of inner batches, base >= 0 and count > 0 (3.3)."""
     cdef int64_t unit
+    cdef const char *at
     for unit in range(count):
-        if <int64_t> rz_get64(base + unit * UNIT_BYTES) < 0 or <int32_t> rz_get32(base + unit * UNIT_BYTES + 8) <= 0:
+        at = base + unit * unit_bytes
+        if <int64_t> rz_get64(at) < 0 or <int32_t> rz_get32(at + 8) <= 0:
+            return unit
+        if unit_bytes == BATCH_UNIT_BYTES and (<int64_t> rz_get64(at + 28) < 0 or <int16_t> rz_get16(at + 36) <= 0):
             return unit
     return count
 
 
-def count_live_units(MappedFile mapped not None, int64_t count):
+cdef const char *unit_in(MappedFile mapped, int64_t index, int64_t count, int32_t unit_bytes) except NULL:
+    """Address of unit `index` of a mapped queue file that holds at least `count` from there on."""
+    if index < 0 or count < 0 or (index + count) * unit_bytes > mapped.size:
+        raise IndexError(f"units {index}..{index + count} are outside the file")
+    return mapped.base + index * unit_bytes
+
+
+def count_live_units(MappedFile mapped not None, int64_t count, int32_t unit_bytes):
     cdef int64_t result
+    unit_in(mapped, 0, count, unit_bytes)
     with nogil:
-        result = live_units(mapped.base, count)
+        result = live_units(mapped.base, count, unit_bytes)
     return result
 
 
-def unit_of(MappedFile mapped not None, int64_t index):
+def unit_of(MappedFile mapped not None, int64_t index, int32_t unit_bytes):
     """(physical offset, size, tag code) of unit `index` of a mapped queue file."""
-    if index < 0 or (index + 1) * UNIT_BYTES > mapped.size:
-        raise IndexError(f"unit {index} is outside the file")
-    cdef const char *at = mapped.base + index * UNIT_BYTES
+    cdef const char *at = unit_in(mapped, index, 1, unit_bytes)
     return <int64_t> rz_get64(at), <int32_t> rz_get32(at + 8), <int64_t> rz_get64(at + 12)
 
 
-def units_of(MappedFile mapped not None, int64_t index, int64_t count):
+def inner_range(MappedFile mapped not None, int64_t index):
+    """(first queue offset, number of messages) of unit `index` of a mapped file of inner batches."""
+    cdef const char *at = unit_in(mapped, index, 1, BATCH_UNIT_BYTES)
+    return <int64_t> rz_get64(at + 28), <int16_t> rz_get16(at + 36)
+
+
+def units_of(MappedFile mapped not None, int64_t index, int64_t count, int32_t unit_bytes):
     """List of (physical offset, size, tag code)."""
     cdef int64_t i
-    cdef const char *at
-    if index < 0 or count < 0 or (index + count) * UNIT_BYTES > mapped.size:
-        raise IndexError(f"units {index}..{index + count} are outside the file")
+    cdef const char *at = unit_in(mapped, index, count, unit_bytes)
     result = []
-    for i in range(index, index + count):
-        at = mapped.base + i * UNIT_BYTES
+    for i in range(count):
         result.append((<int64_t> rz_get64(at), <int32_t> rz_get32(at + 8), <int64_t> rz_get64(at + 12)))
+        at += unit_bytes
     return result
 
 
-def first_unit_from(MappedFile mapped not None, int64_t count, int64_t physical_offset):
+def first_unit_from(MappedFile mapped not None, int64_t count, int64_t physical_offset, int32_t unit_bytes):
     """Index of the first of `count` units whose record starts at or above physical_offset (fillers count as below)."""
     cdef int64_t low = 0
     cdef int64_t high = count
@@ -253,7 +295,7 @@ def first_unit_from(MappedFile mapped not None, int64_t count, int64_t physical_
     cdef const char *at
     while low < high:
         middle = low + (high - low) // 2
-        at = mapped.base + middle * UNIT_BYTES
+        at = mapped.base + middle * unit_bytes
         if <int64_t> rz_get64(at) < physical_offset or <int32_t> rz_get32(at + 8) == FILLER_SIZE:
             low = middle + 1
         else:

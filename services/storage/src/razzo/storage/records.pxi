@@ -15,7 +15,11 @@ cdef enum:
     FLAG_ROLLBACK = 0xC
     FLAG_BORN_V6 = 0x10
     FLAG_STORE_V6 = 0x20
+    FLAG_NEED_UNWRAP = 0x40
     FLAG_INNER_BATCH = 0x80
+    BASE_PROPERTY_BYTES = 12        # "INNER_BASE" 0x01 (digits) 0x02
+    BASE_DIGITS_MAX = 19
+    INNER_MESSAGES_MAX = 32767      # the count is a signed short
     HOST_V4 = 8
     HOST_V6 = 20
     TOPIC_V1_BYTES = 127
@@ -41,11 +45,15 @@ cdef struct Prepared:
     # --- what prepare() fills
     Marks marks
     int32_t size                    # whole record
-    int32_t stored_properties_len   # with the CRC property and its separator, when on
+    int32_t stored_properties_len   # with what the store adds: separator, INNER_BASE, CRC property
+    int32_t inner_count             # messages of an inner batch (2.7); 0: an ordinary record
+    int32_t base_digits             # of INNER_BASE; the sizes count this many
+    bint separated                  # a terminator is missing between the properties and what the store adds
     bint has_unit                   # transaction type none or commit
     # --- what plan() fills
     TopicState *topic_state
     QueueState *queue
+    int64_t unit
     int64_t queue_offset
     int64_t physical_offset
 
@@ -113,18 +121,43 @@ cdef void encode_record(char *out, const Prepared *item, int64_t store_ms, const
     rz_put16(p, item.stored_properties_len)
     p += 2
     memcpy(p, item.properties, item.properties_len)
-    if crc_property:
-        put_crc_property(out, p + item.properties_len, item)
-
-
-cdef void put_crc_property(char *out, char *p, const Prepared *item) noexcept nogil:
-    """Section 2.4: separator when missing, then `__CRC32#`, ten digits least significant first, terminator."""
-    cdef uint32_t crc
-    cdef int i
-    if item.stored_properties_len - item.properties_len > CRC_PROPERTY_BYTES:
+    p += item.properties_len
+    if item.separated:
         p[0] = 2
         p += 1
-    crc = libdeflate_crc32(0, out, p - out) & 0x7FFFFFFF
+    if item.inner_count:
+        p = put_base_property(p, item.queue_offset, item.base_digits)
+    if crc_property:
+        put_crc_property(out, p)
+
+
+cdef void write_out_base(Prepared *item) noexcept nogil:
+    """Make the sizes of an inner batch fit the digits of its queue offset."""
+    cdef int32_t digits = 1
+    cdef int64_t rest = item.queue_offset // 10
+    while rest:
+        digits += 1
+        rest //= 10
+    item.stored_properties_len += digits - item.base_digits
+    item.size += digits - item.base_digits
+    item.base_digits = digits
+
+
+cdef char *put_base_property(char *p, int64_t queue_offset, int32_t digits) noexcept nogil:
+    cdef int32_t i
+    memcpy(p, b"INNER_BASE\x01", 11)
+    p += 11
+    for i in range(digits - 1, -1, -1):
+        p[i] = 48 + queue_offset % 10
+        queue_offset //= 10
+    p[digits] = 2
+    return p + digits + 1
+
+
+cdef void put_crc_property(char *out, char *p) noexcept nogil:
+    """Section 2.4: `__CRC32#`, ten digits least significant first, terminator; the checksum of all before it."""
+    cdef uint32_t crc = libdeflate_crc32(0, out, p - out) & 0x7FFFFFFF
+    cdef int i
     memcpy(p, b"__CRC32#", 8)
     p[8] = 1
     for i in range(10):

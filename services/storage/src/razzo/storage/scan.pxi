@@ -35,12 +35,13 @@ def first_record(MappedFile mapped not None, int64_t file_start):
 
 
 def record_topic(MappedFile mapped not None, int64_t at):
-    """(topic, queue id) of the record at byte `at` of a mapped file; ValueError when there is none."""
+    """(topic, queue id, whether it is an inner batch) of the record at byte `at` of a mapped file; ValueError when there is
+    none."""
     cdef Shape shape
     if at < 0 or at >= mapped.size or shape_of(mapped.base + at, mapped.size - at, &shape) != RECORD_OK:
         raise ValueError(f"no record at byte {at}")
     topic = (mapped.base + at + shape.topic)[:shape.topic_len].decode("utf-8", "surrogateescape")
-    return topic, <int32_t> rz_get32(mapped.base + at + 12)
+    return topic, <int32_t> rz_get32(mapped.base + at + 12), bool(rz_get32(mapped.base + at + 36) & FLAG_INNER_BATCH)
 
 
 def store_time_at(MappedFile mapped not None, int64_t at):

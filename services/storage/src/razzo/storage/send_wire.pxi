@@ -102,7 +102,7 @@ cdef class SendWire:
     def __cinit__(self, LogWriter writer not None, *, Py_ssize_t body_bytes_max, Py_ssize_t text_bytes_max,
                   Py_ssize_t id_bytes_max, Py_ssize_t trace_bytes_max, reserved_names, reserved_prefixes):
         self.writer = writer
-        self.limits.body_bytes_max = min(body_bytes_max, writer.body_max)
+        self.limits.body_bytes_max = min(body_bytes_max, writer.rules.body_max)
         self.limits.text_bytes_max = text_bytes_max
         self.limits.id_bytes_max = id_bytes_max
         self.limits.trace_bytes_max = trace_bytes_max
@@ -115,7 +115,7 @@ cdef class SendWire:
 
     def offer(self, str topic not None, int queues):
         """Messages of this topic may be taken, spread over queues 0 to `queues` - 1; 0 queues: no longer."""
-        self.writer.topic_state(topic).hot_queues = queues
+        self.writer.topics.state(topic).hot_queues = queues
 
     def load(self, list requests not None, list hosts not None, int64_t now_ms):
         """Prepares a batch of SendMessageRequest bytes; `hosts` are the senders' packed addresses (0, 8 or 20 bytes).
@@ -140,9 +140,9 @@ cdef class SendWire:
                 continue
             if view.topic.size > TOPIC_V1_BYTES:
                 continue
-            topic = self.writer.find_topic(view.topic.at, <int32_t>view.topic.size,
+            topic = self.writer.topics.find(view.topic.at, <int32_t>view.topic.size,
                                            java_hash(0, view.topic.at, view.topic.size))
-            if topic == NULL or topic.hot_queues <= 0:
+            if topic == NULL or topic.hot_queues <= 0 or topic.batched:
                 continue
             self.places[self.taken] = i
             self.taken += 1
@@ -178,9 +178,9 @@ cdef class SendWire:
     cdef bint fill(self, Prepared* item, const SendView* view, const uint8_t* properties, Py_ssize_t properties_len,
                    bytes host, int64_t now_ms) except -1:
         """False when the record would not fit; the slow path says why."""
-        cdef TopicState* topic = self.writer.find_topic(view.topic.at, <int32_t>view.topic.size,
+        cdef TopicState* topic = self.writer.topics.find(view.topic.at, <int32_t>view.topic.size,
                                                         java_hash(0, view.topic.at, view.topic.size))
-        if properties_len > self.writer.properties_max:
+        if properties_len > self.writer.rules.properties_max:
             return False
         item.topic = topic.name
         item.topic_len = topic.name_len
@@ -197,7 +197,7 @@ cdef class SendWire:
         item.born_ms = view.born_ms if view.born_ms >= 0 else now_ms
         item.prepared_offset = 0
         try:
-            self.writer.prepare(item, 0)
+            self.writer.rules.prepare(item, 0)
         except TooLarge:
             return False
         topic.hot_turn += 1

@@ -31,7 +31,7 @@ class StoreSettings:
     index_slots: int = 5_000_000
     index_units: int = 20_000_000
     flush_mode: FlushMode = FlushMode.SYNC
-    flush_interval_ms: int = 500  # ASYNC: longest time between two flushes of the log
+    flush_interval_ms: int = 500  # longest time what nobody waits for stays off the disk
     flush_linger_us: int = 0  # SYNC: wait this long for company before a flush
     sync_flush_timeout_ms: int = 5_000  # wait_flushed without a timeout of its own
     queue_flush_interval_ms: int = 10_000  # queues and index

@@ -188,9 +188,12 @@ class Store:
 
     # --- writing
 
-    def append(self, batch: Sequence[NewMessage]) -> list[Appended]:
+    def append(self, batch: Sequence[NewMessage], *, flush: bool = True) -> list[Appended]:
         """Write a batch, in order, all or nothing. MessageTooLarge, ValueError and TypeError name the message; DiskFull
-        and StoreClosed; nothing was written when it raises."""
+        and StoreClosed; nothing was written when it raises.
+
+        SYNC without `flush`: the batch asks for no flush of its own. It goes to the disk with the next one, after
+        flush_interval_ms at the latest; until then readers do not see it (waiting for its offset hurries it)."""
         self._check_writable()
         writer = self._writer
         try:
@@ -205,7 +208,7 @@ class Store:
         except BaseException:
             writer.forget()
             raise
-        self._appended()
+        self._appended(flush)
         written: list[Appended] = result
         return written
 
@@ -226,7 +229,7 @@ class Store:
         except BaseException:
             wire.forget()
             raise
-        self._appended()
+        self._appended(True)
         return result
 
     def offer_topic(self, topic: str, queues: int) -> None:
@@ -241,17 +244,17 @@ class Store:
                 f"the disk is used to {self.settings.disk_full_percent} percent or more; no message is taken"
             )
 
-    def _appended(self) -> None:
+    def _appended(self, flush: bool) -> None:
         """After every append: tells the flushers and the readers."""
         if self._reach is not None:
             self._reach("append.written")
         self._log.written(self._writer.end_physical)
         if self._grew:
             self._settle_growth()
-        if self._sync:
-            self._flusher.request()
-        else:
+        if not self._sync:
             self._confirming.written()
+        elif flush:
+            self._flusher.request()
 
     def _provide(self, code: int) -> None:
         """Get what a planned batch lacks. DiskFull; any other refusal of the disk is a StoreError."""
