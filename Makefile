@@ -9,11 +9,11 @@ SEEDS ?= 0:500
 # Packages that are checked with mypy --strict.
 TYPED := razzo.cli razzo.nameserver razzo.broker razzo.runtime razzo.door razzo.storage razzo.protocol
 
-.PHONY: help up test check build proto docs golden test-long sanitize bench
+.PHONY: help up test check build proto docs golden test-long test-clients sanitize bench
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 up: build  ## run Razzo here (DATA=data PORT=8081), with a first message through an official SDK as a self-check
 	@$(PY) scripts/up.py --data $(DATA) --port $(PORT)
@@ -41,6 +41,11 @@ golden: build  ## compare our bytes with RocketMQ's: golden vectors, and Apache'
 
 test-long: build  ## random histories for longer (SEEDS=0:500)
 	RAZZO_MODEL_SEEDS=$(SEEDS) $(PY) -m pytest --timeout 3600 tests/model
+
+test-clients: build  ## gRPC libraries and official clients of all languages on all doors, and h2spec (builds Rust: minutes)
+	DOOR_CLIENTS=go,node,java,rust DOOR_H2SPEC=1 $(PY) -m pytest tests/system/door/test_languages.py tests/system/door/test_h2spec.py
+	RAZZO_TEST_RUST=1 $(PY) -m pytest tests/system/official
+	RAZZO_TEST_RUST=1 RAZZO_TEST_DOOR=grpcio $(PY) -m pytest tests/system/official
 
 sanitize: build  ## the compiled parts under address and undefined-behaviour sanitizers
 	scripts/sanitize.sh

@@ -48,7 +48,8 @@ def h2load(address: str, path: str, request: bytes, streams: int, *, seconds: in
         body, log = Path(folder, "body"), Path(folder, "log")
         body.write_bytes(request)
         length = ["-D", str(seconds)] if seconds else ["-n", str(calls)]
-        command = ["h2load", *length, "-c1", "-m", str(streams), "-w20", "-W20", "-d", str(body), "--log-file", str(log)]
+        command = ["h2load", *length, "-c1", "-m", str(streams), "-w20", "-W20", "-d", str(body)]
+        command += ["--log-file", str(log)]
         for key, value in (*CLIENT_HEADERS, *GRPC_HEADERS):
             command += ["-H", f"{key}: {value}"]
         done = subprocess.run([*command, f"http://{address}{path}"], capture_output=True, text=True, check=True)

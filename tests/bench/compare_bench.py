@@ -4,15 +4,17 @@
   topic's offsets are compared with the completed calls, so a refused call cannot pass for a fast one.
 * receive: a small Go client leases messages, 32 a call, with 1 and 16 calls under way, then acknowledges all of them,
   one and 32 a call.
-* java: the official Java client: a producer with 64 and 256 sends under way, and a simple consumer that drains a backlog.
+* java: the official Java client: a producer with 64 and 256 sends under way, and a simple consumer that drains a
+  backlog.
 
 Server CPU is the run time of all threads (`/proc/PID/task/*/schedstat`, nanoseconds) of the processes that handle
-messages: Razzo's broker, or Apache's JVM with broker and proxy. Load and server share the machine, so messages a second
-is a floor. The servers take turns within every row. Apache runs with a heap of 2 GiB and its own defaults, and is warmed
-with real load for more than 40 s before it is measured (`--warm-seconds`, at every width of the send part).
+messages: Razzo's broker, or Apache's JVM with broker and proxy. Load and server share the machine, so messages a
+second is a floor. The servers take turns within every row. Apache runs with a heap of 2 GiB and its own defaults, and
+is warmed with real load for more than 40 s before it is measured (`--warm-seconds`), and again for 10 s at each
+further width.
 
     .venv/bin/python tests/bench/compare_bench.py [--quick] [--parts send,receive,java] [--flush async,sync]
-        [--servers native,grpcio,apache] [--bodies 128,1024,4096] [--widths 1,8,64,256] [--seconds 3] [--rounds 1]
+        [--servers native,grpcio,apache] [--bodies 128,1024,4096] [--widths 256,64,8,1] [--seconds 3] [--rounds 1]
         [--warm-seconds 41] [--json FILE]
 """
 
@@ -35,10 +37,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import clients
 import servers
-from apache.rocketmq.v2 import definition_pb2 as pb
-from apache.rocketmq.v2 import service_pb2 as svc
 from servers import Server
 
+from apache.rocketmq.v2 import definition_pb2 as pb
+from apache.rocketmq.v2 import service_pb2 as svc
 from razzo.protocol import methods
 
 FILL_WIDTH = 64
@@ -47,8 +49,11 @@ JAVA_WIDTHS = (64, 256)
 JAVA_RECEIVERS = 4
 GO_MESSAGES_PER_STEP = {True: 32_000, False: 96_000}
 """By --quick. Razzo hands out 20,000 messages of a queue at most (`leases_per_queue_max`), and a topic has 8."""
+LONE_WORKER_PART = 8
+"""With one call under way this part of the messages is enough for the clocks, and takes as long."""
 DRAIN_MESSAGES = {True: 50_000, False: 200_000}
-WARM_STEP_S = 5
+REWARM_PART = 4
+"""Apache is warmed for the whole time at the first width, and for this part of it again at each further one."""
 
 
 @dataclass
@@ -96,7 +101,7 @@ def send_request(topic: str, body_bytes: int, queue_id: int = 0) -> bytes:
     return struct.pack(">BI", 0, len(payload)) + payload
 
 
-def is_warm(server: Server) -> bool:
+def needs_no_warming(server: Server) -> bool:
     """Compiled ahead of time, or interpreted without a JIT: a short warm-up does."""
     return server.name != servers.Apache.name
 
@@ -108,17 +113,18 @@ def bench_send(run: Run, flush: str, up: list[Server]) -> None:
     options = run.options
     for width in options.widths:
         for server in up:
-            warm_send(run, server, width)
+            warm_send(run, server, width, again=width != options.widths[0])
         for body in options.bodies:
             for _ in range(options.rounds):
                 for server in up:
                     send_cell(run, flush, server, body, width)
 
 
-def warm_send(run: Run, server: Server, width: int) -> None:
+def warm_send(run: Run, server: Server, width: int, *, again: bool) -> None:
     topic = run.name("warm")
     address = server.create_topic(topic)
-    seconds = 1 if is_warm(server) else run.options.warm_seconds
+    full_s = run.options.warm_seconds
+    seconds = 1 if needs_no_warming(server) else max(1, full_s // REWARM_PART) if again else full_s
     clients.h2load(address, methods.SEND_MESSAGE, send_request(topic, 1024), width, seconds=seconds)
 
 
@@ -156,14 +162,15 @@ def fill(server: Server, topic: str, address: str, count: int) -> None:
 def bench_receive(run: Run, flush: str, up: list[Server]) -> None:
     count = GO_MESSAGES_PER_STEP[run.options.quick]
     for server in up:
-        if not is_warm(server):
+        if not needs_no_warming(server):
             deadline = time.monotonic() + run.options.warm_seconds
             while time.monotonic() < deadline:
                 go_steps(run, server, RECEIVE_WORKERS[-1], 1, count)
     for workers in RECEIVE_WORKERS:
         for entries in (1, 32):
             for server in up:
-                received, acknowledged = go_steps(run, server, workers, entries, count)
+                part = count if workers > 1 else count // LONE_WORKER_PART
+                received, acknowledged = go_steps(run, server, workers, entries, part)
                 for verb, (answer, cpu) in (("receive 32", received), (f"ack {entries}", acknowledged)):
                     if verb.startswith("receive") and entries == 32:
                         continue  # measured with the other acks already
@@ -206,9 +213,10 @@ def bench_java(run: Run, flush: str, up: list[Server]) -> None:
 def java_produce(run: Run, flush: str, server: Server, width: int, seconds: float) -> None:
     topic = run.name("java")
     server.create_topic(topic)
-    with clients.java(run.home / "java", mode="produce", endpoint=server.endpoint, topic=topic, body=1024, in_flight=width) as client:  # fmt: skip
-        # The client is Java too: it is warmed for both.
-        sent = client.step(str(run.options.java_warm_seconds if is_warm(server) else run.options.warm_seconds))["messages"]
+    options = {"endpoint": server.endpoint, "topic": topic, "body": 1024, "in_flight": width}
+    with clients.java(run.home / "java", mode="produce", **options) as client:
+        # The client is Java too, so it is warmed as long against either server.
+        sent = client.step(str(max(1, run.options.warm_seconds)))["messages"]
         cpu = server.cpu_ns()
         answer = client.step(str(seconds))
         cpu = server.cpu_ns() - cpu
@@ -222,12 +230,13 @@ def java_produce(run: Run, flush: str, server: Server, width: int, seconds: floa
 
 def java_drain(run: Run, flush: str, server: Server) -> None:
     count = DRAIN_MESSAGES[run.options.quick]
-    warm_until = time.monotonic() + (0 if is_warm(server) else run.options.warm_seconds)
+    warm_until = time.monotonic() + (0 if needs_no_warming(server) else run.options.warm_seconds)
     while True:
         last = time.monotonic() >= warm_until
         topic, group = run.name("drain"), run.name("group")
         address = server.create_topic(topic)
-        with clients.java(run.home / "java", mode="drain", endpoint=server.endpoint, topic=topic, group=group, receivers=JAVA_RECEIVERS) as client:  # fmt: skip
+        options = {"endpoint": server.endpoint, "topic": topic, "group": group, "receivers": JAVA_RECEIVERS}
+        with clients.java(run.home / "java", mode="drain", **options) as client:
             fill(server, topic, address, count)
             cpu = server.cpu_ns()
             answer = client.step(str(count))
@@ -235,7 +244,8 @@ def java_drain(run: Run, flush: str, server: Server) -> None:
         if last:
             break
     run.add(flush=flush, part="java", server=server.name, what=f"drain {count:,} x 1024 B", verb="drain",
-            width=JAVA_RECEIVERS, per_s=count / answer["seconds"], cpu_us=cpu / count / 1e3, messages=count)  # fmt: skip
+            width=JAVA_RECEIVERS, per_s=count / answer["seconds"], cpu_us=cpu / count / 1e3,
+            messages=count)  # fmt: skip
 
 
 # --- tables
@@ -247,7 +257,8 @@ def tables(run: Run) -> Iterator[str]:
     for flush in run.options.flush:
         for part in run.options.parts:
             rows = [row for row in run.rows if (row["flush"], row["part"]) == (flush, part)]
-            heads = "".join(f" {name} msg/s | CPU us |" + (" p50 / p99 ms |" if part == "send" else "") for name in names)
+            latency = " p50 / p99 ms |" if part == "send" else ""
+            heads = "".join(f" {name} msg/s | CPU us |{latency}" for name in names)
             yield f"\n{part}, {flush} flush\n\n| |{heads} msg/s against Apache | CPU against Apache |"
             yield "|---|" + "---|" * (len(names) * (3 if part == "send" else 2) + 2)
             for what in dict.fromkeys(row["what"] for row in rows):
@@ -292,7 +303,7 @@ def parse() -> argparse.Namespace:
         return [int(word) for word in text.split(",")]
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="1 KiB, 64 and 256, short, a warm-up of 10 s: not for the record")
+    parser.add_argument("--quick", action="store_true", help="1 KiB, 256 and 64, short, less warm: not for the record")
     parser.add_argument("--parts", type=words, default=list(PARTS))
     parser.add_argument("--flush", type=words, default=["async", "sync"])
     parser.add_argument("--servers", type=words, default=["native", "grpcio", "apache"])
@@ -301,15 +312,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=None, help="each measurement of sends")
     parser.add_argument("--rounds", type=int, default=1, help="of the send part; the best counts")
     parser.add_argument("--warm-seconds", type=int, default=None, help="of Apache")
-    parser.add_argument("--java-warm-seconds", type=int, default=10, help="of the Java client against Razzo")
     parser.add_argument("--json", type=Path, default=None, help="every row, for later")
     options = parser.parse_args()
     quick = options.quick
     options.bodies = options.bodies or ([1024] if quick else [128, 1024, 4096])
-    options.widths = options.widths or ([64, 256] if quick else [1, 8, 64, 256])
+    options.widths = options.widths or ([256, 64] if quick else [256, 64, 8, 1])
     options.seconds = options.seconds or (2 if quick else 3)
     options.warm_seconds = (10 if quick else 41) if options.warm_seconds is None else options.warm_seconds
     return options
+
+
+def start(kind: str, flush: str, folder: Path) -> contextlib.AbstractContextManager[Server]:
+    return servers.apache(flush, folder) if kind == "apache" else servers.razzo(kind, flush, folder)
 
 
 def main() -> None:
@@ -322,10 +336,7 @@ def main() -> None:
             for part in options.parts:
                 folder = Path(home, f"{flush}-{part}")
                 with contextlib.ExitStack() as stack:
-                    up: list[Server] = []
-                    for kind in options.servers:
-                        starts = servers.apache(flush, folder) if kind == "apache" else servers.razzo(kind, flush, folder)
-                        up.append(stack.enter_context(starts))
+                    up = [stack.enter_context(start(kind, flush, folder)) for kind in options.servers]
                     PARTS[part](run, flush, up)
                 shutil.rmtree(folder)
         for line in tables(run):

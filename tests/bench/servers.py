@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,30 +18,27 @@ from typing import Any, Protocol
 SYSTEM = Path(__file__).resolve().parents[1] / "system"
 sys.path[:0] = [str(SYSTEM), str(SYSTEM / "apache")]
 
-import grpc
-from apache_rocketmq import Desk, classpath, free_ports
-from apache.rocketmq.v2 import definition_pb2 as pb
-from apache.rocketmq.v2 import service_pb2 as svc
-from clients import CLIENT_HEADERS
-from razzo_cluster import Cluster
+import grpc  # noqa: E402
+from apache_rocketmq import Desk, classpath, free_ports  # noqa: E402
+from clients import CLIENT_HEADERS  # noqa: E402
+from razzo_cluster import Cluster, wait_until  # noqa: E402
 
-from razzo.protocol import methods
+from apache.rocketmq.v2 import definition_pb2 as pb  # noqa: E402
+from apache.rocketmq.v2 import service_pb2 as svc  # noqa: E402
+from razzo.protocol import methods  # noqa: E402
 
 QUEUES = 8
 READY_S_MAX = 90
 STOP_S_MAX = 60
 STORED_S_MAX = 30
-POLL_S = 0.05
 APACHE_JVM = (
     # bin/runserver.sh of the distribution, with the heap of this comparison
     "-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25",
     "-XX:InitiatingHeapOccupancyPercent=30", "-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow",
     "-XX:+AlwaysPreTouch", "-XX:MaxDirectMemorySize=2g", "-XX:-UseLargePages",
 )  # fmt: skip
-APACHE_OPENS = tuple(
-    f"--add-opens=java.base/{package}=ALL-UNNAMED"
-    for package in ("jdk.internal.misc", "jdk.internal.ref", "sun.nio.ch", "sun.security.action", "java.nio", "java.lang")
-)
+APACHE_OPENED = ("jdk.internal.misc", "jdk.internal.ref", "sun.nio.ch", "sun.security.action", "java.nio", "java.lang")
+APACHE_OPENS = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in APACHE_OPENED)
 
 
 class Server(Protocol):
@@ -71,11 +68,15 @@ def process_cpu_ns(pid: int) -> int:
 
 
 def wait_stored(server: Server, topic: str, count: int) -> int:
-    """The topic's messages as soon as there are `count`, or what there is at the end of the wait: Apache builds its
-    queues behind the answers."""
-    deadline = time.monotonic() + STORED_S_MAX
-    while (kept := server.stored(topic)) < count and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+    """The topic's messages as soon as there are `count`: Apache builds its queues behind the answers."""
+    kept = 0
+
+    def there() -> bool:
+        nonlocal kept
+        kept = server.stored(topic)
+        return kept >= count
+
+    wait_until(there, STORED_S_MAX, f"{server.name} has {count} messages in {topic}")
     return kept
 
 
@@ -137,16 +138,14 @@ class Apache:
             topic=pb.Resource(name=topic),
             endpoints=pb.Endpoints(scheme=pb.IPv4, addresses=[pb.Address(host=host, port=int(port))]),
         )
-        deadline = time.monotonic() + READY_S_MAX
         with grpc.insecure_channel(self.endpoint) as channel:
             call = channel.unary_unary(methods.QUERY_ROUTE, None, svc.QueryRouteResponse.FromString)
-            while True:
-                answer = call(request.SerializeToString(), metadata=CLIENT_HEADERS[:-1], timeout=10, wait_for_ready=True)
-                if answer.status.code == pb.OK:
-                    return
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"Apache's proxy has no route of {topic}: {answer.status}")
-                time.sleep(POLL_S)
+
+            def routed() -> bool:
+                answer = call(request.SerializeToString(), metadata=CLIENT_HEADERS[:-1], timeout=READY_S_MAX)
+                return bool(answer.status.code == pb.OK)
+
+            wait_until(routed, READY_S_MAX, f"Apache's proxy has a route of {topic}")
 
     def stored(self, topic: str) -> int:
         ranges = [
@@ -181,8 +180,8 @@ def apache(flush: str, home: Path) -> Iterator[Apache]:
         port, ha_port, grpc_port, remoting_port = free_ports(4)
         work.mkdir(parents=True, exist_ok=True)
         conf: dict[str, Any] = {
-            "brokerClusterName": "DefaultCluster", "brokerName": Apache.broker_name, "brokerId": 0, "brokerIP1": "127.0.0.1",
-            "listenPort": port, "haListenPort": ha_port, "namesrvAddr": desk.nameserver,
+            "brokerClusterName": "DefaultCluster", "brokerName": Apache.broker_name, "brokerId": 0,
+            "brokerIP1": "127.0.0.1", "listenPort": port, "haListenPort": ha_port, "namesrvAddr": desk.nameserver,
             "storePathRootDir": work / "store", "storePathCommitLog": work / "store" / "commitlog",
             "flushDiskType": f"{flush.upper()}_FLUSH",
         }  # fmt: skip
@@ -194,7 +193,8 @@ def apache(flush: str, home: Path) -> Iterator[Apache]:
         command += ["org.apache.rocketmq.proxy.ProxyStartup", "-pc", str(work / "rmq-proxy.json")]
         command += ["-bc", str(work / "broker.conf")]
         with open(work / "stdout", "wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=work, env={"ROCKETMQ_HOME": str(work), "PATH": "/usr/bin:/bin"})  # fmt: skip
+            environment = {**os.environ, "ROCKETMQ_HOME": str(work)}
+            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=work, env=environment)
         try:
             _until_ready(desk, process, work / "stdout", f"127.0.0.1:{port}")
             yield Apache(desk, process, f"127.0.0.1:{grpc_port}")
@@ -210,11 +210,12 @@ def apache(flush: str, home: Path) -> Iterator[Apache]:
 
 
 def _until_ready(desk: Desk, process: subprocess.Popen[bytes], said: Path, address: str) -> None:
-    deadline = time.monotonic() + READY_S_MAX
-    while b"startup successfully" not in said.read_bytes() or not desk.call(
-        "registered", broker=Apache.broker_name, address=address
-    ):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"Apache did not start:\n{said.read_text(errors='replace')[-4_000:]}")
-        time.sleep(POLL_S)
+    def ready() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"Apache ended:\n{said.read_text(errors='replace')[-4_000:]}")
+        return b"startup successfully" in said.read_bytes() and bool(
+            desk.call("registered", broker=Apache.broker_name, address=address)
+        )
+
+    wait_until(ready, READY_S_MAX, "Apache serves, and the name server knows it")
     desk.call("connect", broker=Apache.broker_name, address=address)

@@ -217,3 +217,23 @@ def test_offset_message_id(vector: dict[str, Any]) -> None:
     made = offset_message_id(pack_host(ip, port), vector["physical_offset"])
     assert made == vector["id"]
     assert parse_offset_message_id(made) == (ip, port, vector["physical_offset"])
+
+
+def test_batch_unit(open_store: Opener, tmp_path: Path) -> None:
+    """The vector's place, size and base come from what was appended before, and from the length of the body."""
+    wanted = VECTORS["batch_unit"]
+    store = open_store()
+    before = message(sys_flag=0xC0, body=b"", properties=b"INNER_NUM\x01%d\x02" % wanted["base"])
+    (first,) = store.append([before])
+    between = message(topic="Other", properties=b"")
+    overhead = 91 + len("Other")
+    store.append([between._replace(body=bytes(wanted["physical_offset"] - first.size - overhead))])
+    properties = b"TAGS\x01%s\x02INNER_NUM\x01%d\x02" % (wanted["tag"].encode(), wanted["count"])
+    overhead = 91 + len(INPUT["topic"]) + len(properties) + len(b"INNER_BASE\x01%d\x02" % wanted["base"])
+    (appended,) = store.append(
+        [message(sys_flag=0xC0, body=bytes(wanted["size"] - overhead), properties=properties)]
+    )  # fmt: skip
+    assert tuple(appended) == (wanted["base"], wanted["physical_offset"], wanted["size"], wanted["store_ms"])
+    path = tmp_path / "batchconsumequeue" / INPUT["topic"] / str(INPUT["queue_id"]) / FIRST_FILE
+    assert path.stat().st_size == 46 * 1000
+    assert path.read_bytes()[46:92].hex() == unhex(wanted["bytes"]).hex()

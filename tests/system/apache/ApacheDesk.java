@@ -15,6 +15,7 @@ import java.util.Properties;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
@@ -26,6 +27,8 @@ import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.namesrv.NamesrvStartup;
+import org.apache.rocketmq.remoting.protocol.admin.TopicOffset;
+import org.apache.rocketmq.remoting.protocol.admin.TopicStatsTable;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
@@ -142,6 +145,8 @@ public final class ApacheDesk {
                 return null;
             case "consume":
                 return consume(clients, request);
+            case "max_offset":
+                return maxOffset(clients, request.getString("topic"));
             case "range":
                 MessageQueue queue = queue(clients, request);
                 return List.of(clients.consumer.minOffset(queue), clients.consumer.maxOffset(queue));
@@ -160,6 +165,8 @@ public final class ApacheDesk {
                     clients.address, request.getString("topic"), request.getLongValue("physical_offset"), TIMEOUT_MS));
             case "send":
                 return send(clients, request.getJSONArray("messages"));
+            case "send_batch":
+                return sendBatch(clients, queue(clients, request), request.getJSONArray("bodies"));
             default:
                 throw new IllegalArgumentException("no such op: " + request);
         }
@@ -243,6 +250,18 @@ public final class ApacheDesk {
         }
     }
 
+    /** How many messages queue 0 of a topic has seen; 0 while the broker has no such topic. */
+    private static long maxOffset(Clients clients, String topic) throws Exception {
+        TopicStatsTable stats;
+        try {
+            stats = clients.admin.examineTopicStats(clients.address, topic);
+        } catch (MQBrokerException absent) {
+            return 0;
+        }
+        TopicOffset first = stats.getOffsetTable().get(new MessageQueue(topic, clients.broker, 0));
+        return first == null ? 0 : first.getMaxOffset();
+    }
+
     private static JSONArray shown(List<MessageExt> messages) {
         JSONArray list = new JSONArray();
         for (MessageExt message : messages) {
@@ -302,5 +321,14 @@ public final class ApacheDesk {
                 result.getMessageQueue().getQueueId(), "queue_offset", result.getQueueOffset())));
         }
         return answers;
+    }
+
+    /** Sends texts as one batch, each with the tag "TagB"; the queue offset of the first. */
+    private static long sendBatch(Clients clients, MessageQueue queue, JSONArray bodies) throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (int at = 0; at < bodies.size(); at++) {
+            messages.add(new Message(queue.getTopic(), "TagB", bodies.getString(at).getBytes(StandardCharsets.UTF_8)));
+        }
+        return clients.producer.send(messages, queue).getQueueOffset();
     }
 }

@@ -21,7 +21,9 @@ ROUNDS_MAX = 100
 class PopClient:
     """One client id with a telemetry stream, which Apache's proxy wants before it serves a receive."""
 
-    def __init__(self, endpoint: str, group: str, topic: str) -> None:
+    def __init__(self, endpoint: str, group: str, topic: str, receive_s: float = CALL_S) -> None:
+        """`receive_s` is the deadline of a receive: Razzo polls until shortly before it, Apache refuses a short one."""
+        self._receive_s = receive_s
         self.group, self.topic = d.Resource(name=group), d.Resource(name=topic)
         self._metadata = (("x-mq-client-id", f"pop-{uuid.uuid4().hex}"), ("x-mq-language", "PYTHON"))
         self._channel = grpc.insecure_channel(endpoint)
@@ -50,8 +52,20 @@ class PopClient:
         self._commands.put(None)
         self._channel.close()
 
-    def _call(self, method: str, request: Any) -> Any:
-        return getattr(self._stub, method)(request, metadata=self._metadata, timeout=CALL_S)
+    def _call(self, method: str, request: Any, timeout_s: float = CALL_S) -> Any:
+        return getattr(self._stub, method)(request, metadata=self._metadata, timeout=timeout_s)
+
+    def send(self, body: bytes, tag: str, key: str) -> None:
+        """One NORMAL message to the topic, to any queue."""
+        message = d.Message(topic=self.topic, body=body)
+        system = message.system_properties
+        system.tag, system.message_id = tag, uuid.uuid4().hex.upper()
+        system.keys.append(key)
+        system.message_type, system.body_encoding = d.NORMAL, d.IDENTITY
+        system.born_host = "127.0.0.1"
+        system.born_timestamp.GetCurrentTime()
+        answer = self._call("SendMessage", s.SendMessageRequest(messages=[message]))
+        assert answer.status.code == d.OK, answer.status
 
     def receive(self, count: int, invisible_s: int = 60) -> list[d.Message]:
         """One receive over all queues; up to `count` messages."""
@@ -59,7 +73,7 @@ class PopClient:
         request.message_queue.id = -1
         request.filter_expression.type, request.filter_expression.expression = d.TAG, "*"
         request.invisible_duration.seconds, request.long_polling_timeout.seconds = invisible_s, POLL_S
-        answers: Iterator[s.ReceiveMessageResponse] = self._call("ReceiveMessage", request)
+        answers: Iterator[s.ReceiveMessageResponse] = self._call("ReceiveMessage", request, self._receive_s)
         messages = []
         for answer in answers:
             if answer.HasField("message"):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from door.conftest import KINDS
 from door.probe import path
-from door.process import DoorProcess
+from door.process import DoorProcess, python_path
 
 INPUTS = int(os.environ.get("DOOR_FUZZ_INPUTS", "10000"))
 SEED = int(os.environ.get("DOOR_FUZZ_SEED", "1"))
@@ -28,7 +28,7 @@ def test_ten_thousand_mutated_connections(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "faulthandler", "-m", "door.fuzz", "--trace", str(trace)]
     done = subprocess.run(
         [*command, "--inputs", str(INPUTS), "--seed", str(SEED)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         check=False,
@@ -57,7 +57,7 @@ def load(door: DoorProcess, method: str, calls: int, connections: int, body: Pat
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind == "native"])
-@pytest.mark.parametrize("method", ["EchoBatch", "Echo", "Fail", "Raw", "Nothing"])
+@pytest.mark.parametrize("method", ["ManyBatch", "Echo", "Fail", "Raw", "Nothing"])
 @pytest.mark.timeout(60 + LEAK_CALLS // 1000)
 def test_memory_stays_flat_over_many_calls(kind: str, method: str, tmp_path: Path) -> None:
     """Half of the calls to settle, the other half must add nothing: a leak of 64 bytes a call would show."""

@@ -57,7 +57,7 @@ def exchanged(served: Cluster, unique: Callable[[str], str], tmp_path: Path) -> 
             push_group=unique(f"official-{client.name}-push"),
         )
         served.must("create-topic", place.topic, "--queues", str(QUEUES))
-        groups = {place.simple_group, place.push_group}
+        groups = {group for group in (place.simple_group, place.push_group) if group.endswith(client.modes)}
         for group in groups:
             served.must("create-group", group)
         manifest = Manifest(tmp_path, count=MESSAGE_COUNT, seed=seed, largest_bytes=largest_bytes)

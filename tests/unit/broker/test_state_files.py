@@ -82,20 +82,20 @@ class TestSnapshotFile:
 
 
 class TestJsonFiles:
-    VERSION = json_files.data_version(3, 1_790_000_000_000)
+    NOW_MS = 1_790_000_000_000
 
     def test_topics_and_groups_come_back(self):
-        assert json_files.topics_of(json_files.topics_value(TOPICS, self.VERSION)) == TOPICS
-        assert json_files.groups_of(json_files.groups_value(GROUPS, self.VERSION)) == GROUPS
+        assert json_files.topics_of(json_files.topics_value(TOPICS, {}, self.NOW_MS)) == TOPICS
+        assert json_files.groups_of(json_files.groups_value(GROUPS, {}, self.NOW_MS)) == GROUPS
 
     def test_offsets_come_back(self):
         positions = [("g", "t", 0, 12), ("g", "t", 1, 9), ("g@h", "%RETRY%g", 0, 1)]
-        value = json_files.offsets_value(positions, self.VERSION)
+        value = json_files.offsets_value(positions, {}, self.NOW_MS)
         assert value["offsetTable"]["t@g"] == {"0": 12, "1": 9}
-        assert json_files.offsets_of(json_files.offsets_value(positions[:2], self.VERSION)) == positions[:2]
+        assert json_files.offsets_of(json_files.offsets_value(positions[:2], {}, self.NOW_MS)) == positions[:2]
 
     def test_the_shape_that_rocketmq_reads(self):
-        value = json_files.topics_value(TOPICS, self.VERSION)
+        value = json_files.topics_value(TOPICS, {"dataVersion": {"counter": 2}}, self.NOW_MS)
         assert value["dataVersion"] == {"counter": 3, "stateVersion": 0, "timestamp": 1_790_000_000_000}
         assert value["topicConfigTable"]["ordered"] == {
             "attributes": {"cleanup.policy": "DELETE", "message.type": "FIFO"},
@@ -107,9 +107,24 @@ class TestJsonFiles:
             "topicSysFlag": 1,
             "writeQueueNums": 1,
         }
-        assert json_files.groups_value(GROUPS, self.VERSION)["subscriptionGroupTable"]["curved"][
+        assert json_files.groups_value(GROUPS, {}, self.NOW_MS)["subscriptionGroupTable"]["curved"][
             "groupRetryPolicy"
         ] == {"exponentialRetryPolicy": {"initial": 5, "max": 80, "multiplier": 2}, "type": "EXPONENTIAL"}
+
+    def test_what_a_file_says_beyond_our_settings_is_kept(self):
+        topics = {"topicConfigTable": {"plain": {"perm": 2, "topicFilterType": "MULTI_TAG"}, "gone": {"perm": 6}}}
+        table = json_files.topics_value(TOPICS, topics, self.NOW_MS)["topicConfigTable"]
+        assert (table["plain"]["perm"], table["plain"]["topicFilterType"]) == (6, "MULTI_TAG")
+        assert "gone" not in table
+        groups = {"forbiddenTable": {"g": {"t": 4}}, "subscriptionGroupTable": {"plain": {"retryQueueNums": 3}}}
+        value = json_files.groups_value(GROUPS, groups, self.NOW_MS)
+        assert value["forbiddenTable"] == {"g": {"t": 4}}
+        assert value["subscriptionGroupTable"]["plain"]["retryQueueNums"] == 3
+
+    def test_a_file_knows_whether_we_wrote_it_last(self):
+        ours = json_files.offsets_value([("g", "t", 0, 12)], {}, self.NOW_MS)
+        assert json_files.is_ours(ours)
+        assert not json_files.is_ours({"dataVersion": {}, "offsetTable": {}})
 
     def test_what_rocketmq_wrote_itself(self):
         topics = json_files.topics_of(

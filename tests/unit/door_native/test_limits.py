@@ -172,6 +172,22 @@ async def test_one_turn_writes_one_mebibyte_of_a_connection(lab: Any, probe: Pro
     await until(lambda: client.read().answers[1].ended, "the rest, turn by turn")
 
 
+async def test_what_a_transport_still_holds_is_not_written_over(lab: Any, probe: Probe) -> None:
+    """Large outputs are written from buffers that the door uses again, but only when the transport has let go."""
+    door = lab.door(probe.table)
+    clients = [lab.client(door) for _ in range(24)]  # more than there are such buffers
+    for client in clients:
+        client.feed(h2.PREFACE + h2.settings((h2.INITIAL_WINDOW_SIZE, 1 << 30)) + h2.window_update(0, 1 << 30))
+    for turn in range(3):
+        sent = [bytes([turn, number]) * 50_000 for number in range(len(clients))]
+        for client, message in zip(clients, sent, strict=True):
+            client.feed(client.call(2 * turn + 1, ECHO_BATCH, message))
+        for client, message in zip(clients, sent, strict=True):
+            assert client.read().answers[2 * turn + 1].data == h2.grpc_message(message)
+        for client in clients[::2]:
+            client.transport.writes[:] = [b""] * len(client.transport.writes)
+
+
 @pytest.mark.parametrize("what", ["pings", "resets"])
 async def test_storms_end_the_connection(lab: Any, probe: Probe, what: str) -> None:
     client = lab.client(lab.door(probe.table, pings_per_s_max=10, resets_per_s_max=10)).open()
@@ -187,6 +203,41 @@ async def test_storms_end_the_connection(lab: Any, probe: Probe, what: str) -> N
     client.feed(storm(101, 40))
     assert [code for _, code in client.read().goaways] == [h2.ENHANCE_YOUR_CALM]
     assert client.transport.ending == "closed"
+
+
+@pytest.mark.parametrize("why", ["deadline in the same read", "deadline passed", "answered"])
+async def test_resets_that_an_honest_client_sends_are_cheap(lab: Any, probe: Probe, why: str) -> None:
+    """Deadlines that pass under load bring a reset for each call: 20 of them count as one."""
+    client = lab.client(lab.door(probe.table, resets_per_s_max=10)).open()
+    burst = 5 * 10 * 20
+
+    async def storm(start: int, count: int) -> None:
+        for first in range(start, start + 2 * count, 2 * 50):
+            streams = range(first, first + 2 * 50, 2)
+            if why == "answered":  # headers are out, the answer waits for a window of the stream that never opens
+                calls = [client.call(stream, ECHO, b"x") for stream in streams]
+            else:
+                calls = [client.headers(stream, HOLD, ("grpc-timeout", "15m")) for stream in streams]
+            resets = [h2.rst_stream(stream) for stream in streams]
+            if why == "deadline in the same read":
+                client.feed(b"".join(call + reset for call, reset in zip(calls, resets, strict=True)))
+                continue
+            client.feed(b"".join(calls))
+            client.feed(b"".join(resets))
+
+    client.feed(h2.settings((h2.INITIAL_WINDOW_SIZE, 0)))
+    await storm(1, burst)
+    assert client.read().goaways == []
+    await storm(1 + 2 * burst, burst)
+    assert [code for _, code in client.read().goaways] == [h2.ENHANCE_YOUR_CALM]
+
+
+async def test_deadline_far_away_excuses_no_reset(lab: Any, probe: Probe) -> None:
+    client = lab.client(lab.door(probe.table, resets_per_s_max=10)).open()
+    streams = range(1, 201, 2)
+    client.feed(b"".join(client.headers(stream, HOLD, ("grpc-timeout", "3S")) for stream in streams))
+    client.feed(b"".join(h2.rst_stream(stream) for stream in streams))
+    assert [code for _, code in client.read().goaways] == [h2.ENHANCE_YOUR_CALM]
 
 
 async def test_pings_between_answers_are_free(lab: Any, probe: Probe) -> None:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -271,3 +272,20 @@ def test_the_lock_file_is_apaches(open_store: Open, tmp_path: Path) -> None:
     store = open_store()
     assert (store.root / "lock").read_bytes() == b"lock"
     assert (store.root / "abort").read_text().isdigit()
+
+
+def test_a_queue_that_lost_all_its_files_is_rebuilt_from_its_beginning(
+    open_store: Open, message: Make, clock: Any
+) -> None:
+    """The checkpoint says that older log files need no second look, but nobody told it that the queue is gone."""
+    store = open_store()
+    for number in range(12):
+        clock.now_ms += 10_000
+        store.append([message(number)])
+    assert len(list((store.root / "commitlog").iterdir())) > 3
+    store.close()
+    (store.root / "abort").write_text("1")
+    shutil.rmtree(store.root / "consumequeue")
+    again = open_store()
+    assert again.queue_range("T", 0) == (0, 12)
+    assert [one.body for one in again.read("T", 0, 0).messages] == [b"body %d" % number for number in range(12)]

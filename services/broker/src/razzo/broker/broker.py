@@ -107,7 +107,7 @@ class Broker:
         for scheduled in (self._timer, self._state_due):
             if scheduled is not None:
                 scheduled.cancel()
-        self._positions_stale = True
+        self._files_stale = self._positions_stale = True  # the loop that writes them may have been cut off half-way
         try:
             await self.state.snapshot()
         except (OSError, StoreError):

@@ -10,7 +10,7 @@ Everything may be taken over again, as long as the files were not yet written by
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -30,6 +30,10 @@ log = logging.getLogger(__name__)
 
 REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+INHERIT = 1
+"""The permission of a topic that is a template for others."""
+REPLY_SUFFIX = "_REPLY_TOPIC"
+APACHE_SYSTEM_PREFIX = "RMQ_SYS_"
 READ_RECORDS = 1_024
 READ_BYTES = 8 << 20
 POP_RECORDS_MAX = 2_000_000
@@ -73,11 +77,11 @@ class HandOver:
         self._due: dict[QueueKey, dict[int, _Due]] = {}
         self._lost = 0
 
-    def take(self) -> TakenOver:
-        """Brings in what the files say that Apache wrote."""
-        topics = self._foreign(json_files.TOPICS)
-        groups = self._foreign(json_files.GROUPS)
-        offsets = self._foreign(json_files.OFFSETS)
+    def take(self, *, all_files: bool) -> TakenOver:
+        """Brings in what the files say that Apache wrote, or with `all_files` whoever wrote them."""
+        topics = self._load(json_files.TOPICS, all_files)
+        groups = self._load(json_files.GROUPS, all_files)
+        offsets = self._load(json_files.OFFSETS, all_files)
         topic_count = 0 if topics is None else self._take_topics(topics)
         group_count = 0 if groups is None else self._take_groups(groups)
         if offsets is None:
@@ -89,15 +93,15 @@ class HandOver:
         self._collect_delayed_copies()
         return TakenOver(topic_count, group_count, position_count, self._lease(), self._lost)
 
-    def _foreign(self, name: str) -> Mapping[str, Any] | None:
+    def _load(self, name: str, whoever: bool) -> Mapping[str, Any] | None:
         value = self._store.load_config(name)
-        return None if value is None or json_files.is_ours(value) else value
+        return value if value is not None and (whoever or not json_files.is_ours(value)) else None
 
     # --- settings and positions
 
     def _take_topics(self, value: Mapping[str, Any]) -> int:
         """Topics that only the store knows get the queues they have there. A topic that Apache deleted stays."""
-        topics = {topic.name: topic for topic in json_files.topics_of(value)}
+        topics = {topic.name: topic for topic in without_apaches_own(json_files.topics_of(value))}
         for name in self._store.topics():
             queue_ids = self._store.queue_ids(name)
             if name not in topics and queue_ids and self._topics.find(name) is None and not is_system_topic(name):
@@ -271,6 +275,20 @@ class HandOver:
                 log.error("a queue cannot be read on", extra=fields(topic=topic, queue=queue_id, offset=start))
                 return
             start = result.next_offset
+
+
+def without_apaches_own(topics: Iterable[Topic]) -> list[Topic]:
+    """Leaves out what Apache makes anew at every start and no client is to see: the templates named for cluster and
+    broker, the cluster's topic for replies, and transaction topics of its newest versions."""
+    found = list(topics)
+    templates = {topic.name for topic in found if topic.permission & INHERIT and not is_system_topic(topic.name)}
+    replies = {template + REPLY_SUFFIX for template in templates}
+    return [
+        topic
+        for topic in found
+        if topic.name not in templates | replies
+        and (is_system_topic(topic.name) or not topic.name.startswith(APACHE_SYSTEM_PREFIX))
+    ]
 
 
 def origin_of(topic: str, group: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from apache.rocketmq.v2 import definition_pb2, service_pb2
 from razzo.broker.handles import Receipt, ReceiptHandles
@@ -31,12 +31,16 @@ class Delivered(NamedTuple):
     pop_ms: int
 
 
+HandedOut: TypeAlias = tuple[StoredMessage, int, int]
+"""`Delivered`, or the same without the names: a tuple with names costs as much as the message's part of the answer."""
+
+
 class Batch(NamedTuple):
     """What one receive hands out. `topic` is the Resource as the client named it."""
 
     topic: definition_pb2.Resource
     context: bytes
-    delivered: list[Delivered]
+    delivered: list[HandedOut]
     invisible_ms: int
     now_ms: int
 
@@ -64,15 +68,15 @@ class ReceiveFrames:
         )
         return b"".join((_STATUS_OK_FRAME, *elements, _delivery_time(batch.now_ms)))
 
-    def _element(self, batch: Batch, each: Delivered) -> bytes:
-        stored = each.message
+    def _element(self, batch: Batch, each: HandedOut) -> bytes:
+        stored, attempt, pop_ms = each
         response = service_pb2.ReceiveMessageResponse()
         fill(response.message, stored, batch.topic)
         system = response.message.system_properties
-        receipt = Receipt(stored.queue_id, stored.queue_offset, each.attempt, each.pop_ms)
+        receipt = Receipt(stored.queue_id, stored.queue_offset, attempt, pop_ms)
         system.receipt_handle = self._handles.make(batch.context, receipt)
         system.invisible_duration.FromMilliseconds(batch.invisible_ms)
-        system.delivery_attempt = each.attempt
+        system.delivery_attempt = attempt
         return _frame(response)
 
 

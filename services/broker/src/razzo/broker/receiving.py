@@ -22,7 +22,7 @@ from razzo.broker.delivery_values import Claim
 from razzo.broker.filters import TagFilter
 from razzo.broker.groups import Group
 from razzo.broker.handles import context_of
-from razzo.broker.outgoing import Batch, Delivered
+from razzo.broker.outgoing import Batch, Delivered, HandedOut
 from razzo.broker.topics import Topic
 from razzo.door.methods import Call
 from razzo.protocol import limits
@@ -81,7 +81,7 @@ class ReceiveDesk:
         await self._hand_out(call, wanted, request.message_queue.topic, delivered)
 
     async def _hand_out(
-        self, call: Call, wanted: Wanted, topic: definition_pb2.Resource, delivered: list[Delivered]
+        self, call: Call, wanted: Wanted, topic: definition_pb2.Resource, delivered: list[HandedOut]
     ) -> None:
         broker = self._broker
         context = context_of(wanted.group.name, wanted.topic.name)
@@ -94,7 +94,7 @@ class ReceiveDesk:
             if not written:
                 self._take_back(wanted, delivered)
 
-    def _take_back(self, wanted: Wanted, delivered: list[Delivered]) -> None:
+    def _take_back(self, wanted: Wanted, delivered: list[HandedOut]) -> None:
         now_ms = self._broker.now_ms()
         for message, attempt, pop_ms in delivered:
             key = (wanted.group.name, wanted.topic.name, message.queue_id)
@@ -130,7 +130,7 @@ class ReceiveDesk:
 
     # --- wait
 
-    async def _wait_for(self, wanted: Wanted, poll_s: float) -> list[Delivered]:
+    async def _wait_for(self, wanted: Wanted, poll_s: float) -> list[HandedOut]:
         broker = self._broker
         key = (wanted.group.name, wanted.topic.name)
         loop = asyncio.get_running_loop()
@@ -157,9 +157,9 @@ class ReceiveDesk:
 
     # --- pop
 
-    async def _pop(self, wanted: Wanted) -> tuple[list[Delivered], bool]:
+    async def _pop(self, wanted: Wanted) -> tuple[list[HandedOut], bool]:
         """One look at every queue of the topic, and whether others had their turn during it."""
-        delivered: list[Delivered] = []
+        delivered: list[HandedOut] = []
         paused = False
         now_ms = self._broker.now_ms()
         try:
@@ -188,7 +188,7 @@ class ReceiveDesk:
         self._turn += 1
         return [(self._turn + step) % count for step in range(count)]
 
-    async def _pop_queue(self, wanted: Wanted, queue_id: int, count: int, now_ms: int) -> tuple[list[Delivered], bool]:
+    async def _pop_queue(self, wanted: Wanted, queue_id: int, count: int, now_ms: int) -> tuple[list[HandedOut], bool]:
         """Messages of one queue, and whether another look may bring some though this one brought none."""
         delivery = self._broker.delivery
         group, topic = wanted.group, wanted.topic
@@ -204,7 +204,7 @@ class ReceiveDesk:
             delivery.give_up(claim)
             raise
 
-    def _grant(self, wanted: Wanted, claim: Claim, now_ms: int) -> tuple[list[Delivered], bool]:
+    def _grant(self, wanted: Wanted, claim: Claim, now_ms: int) -> tuple[list[HandedOut], bool]:
         """Reads what was claimed and puts the leases in force, without a pause between claim and grant."""
         store, topic, queue_id = self._broker.store, wanted.topic.name, claim.queue.key[2]
         old: dict[int, StoredMessage] = {}
@@ -239,8 +239,8 @@ class ReceiveDesk:
             owner=wanted.owner,
             attempt_id=wanted.attempt_id,
         )
-        delivered = [Delivered(each, *granted[each.queue_offset]) for each in old.values()]
-        delivered += map(Delivered._make, zip(new, repeat(1), repeat(now_ms)))
+        delivered: list[HandedOut] = [Delivered(each, *granted[each.queue_offset]) for each in old.values()]
+        delivered += zip(new, repeat(1), repeat(now_ms), strict=False)
         return delivered, more or bool(done)
 
     async def _bury(self, wanted: Wanted, claim: Claim) -> None:

@@ -21,6 +21,11 @@ stays far below the largest body."""
 
 def encode(event: Event) -> state_pb2.StateEvent:
     encoded = state_pb2.StateEvent()
+    _fill(encoded, event)
+    return encoded
+
+
+def _fill(encoded: state_pb2.StateEvent, event: Event) -> None:
     match event:
         case TopicPut(topic):
             encoded.topic_put.CopyFrom(config_wire.topic_config(topic))
@@ -31,59 +36,34 @@ def encode(event: Event) -> state_pb2.StateEvent:
         case GroupDeleted(name):
             encoded.group_deleted = name
         case _:
-            _encode_delivery(encoded, event)
-    return encoded
+            _fill_delivery(encoded, event)
 
 
-def _encode_delivery(encoded: state_pb2.StateEvent, event: DeliveryEvent) -> None:
-    group, topic, queue_id = event.key
-    if isinstance(event, PositionSet):
-        encoded.position_set.CopyFrom(
-            state_pb2.PositionSet(
-                group=group,
-                topic=topic,
-                queue_id=queue_id,
-                next_offset=event.next_offset,
-                drop_leases=event.drop_leases,
-            )
-        )
-    elif isinstance(event, Leased):
-        base = min(event.offsets)
-        encoded.leased.CopyFrom(
-            state_pb2.Leased(
-                group=group,
-                topic=topic,
-                queue_id=queue_id,
-                base=base,
-                offsets=[offset - base for offset in event.offsets],
-                attempts=event.attempts,
-                pop_ms=event.pop_ms,
-                visible_ms=event.visible_ms,
-                next_offset=event.next_offset,
-            )
-        )
+def _fill_delivery(encoded: state_pb2.StateEvent, event: DeliveryEvent) -> None:
+    """Set in place: these are the events of every receive, and a copy of each costs as much as the rest."""
+    into: state_pb2.PositionSet | state_pb2.Leased | state_pb2.Acked | state_pb2.Rescheduled
+    if isinstance(event, Leased):
+        into = leased = encoded.leased
+        leased.base = base = min(event.offsets)
+        leased.offsets.extend([offset - base for offset in event.offsets])
+        leased.attempts.extend(event.attempts)
+        leased.pop_ms = event.pop_ms
+        leased.visible_ms = event.visible_ms
+        leased.next_offset = event.next_offset
     elif isinstance(event, Acked):
-        base = min(event.offsets)
-        encoded.acked.CopyFrom(
-            state_pb2.Acked(
-                group=group,
-                topic=topic,
-                queue_id=queue_id,
-                base=base,
-                offsets=[offset - base for offset in event.offsets],
-            )
-        )
+        into = acked = encoded.acked
+        acked.base = base = min(event.offsets)
+        acked.offsets.extend([offset - base for offset in event.offsets])
+    elif isinstance(event, PositionSet):
+        into = position = encoded.position_set
+        position.next_offset = event.next_offset
+        position.drop_leases = event.drop_leases
     else:
-        encoded.rescheduled.CopyFrom(
-            state_pb2.Rescheduled(
-                group=group,
-                topic=topic,
-                queue_id=queue_id,
-                offset=event.offset,
-                visible_ms=event.visible_ms,
-                pop_ms=event.pop_ms,
-            )
-        )
+        into = moved = encoded.rescheduled
+        moved.offset = event.offset
+        moved.visible_ms = event.visible_ms
+        moved.pop_ms = event.pop_ms
+    into.group, into.topic, into.queue_id = event.key
 
 
 def decode(encoded: state_pb2.StateEvent) -> Event | None:
@@ -125,7 +105,7 @@ def batches(events: Iterable[Event]) -> Iterator[bytes]:
     batch = state_pb2.StateBatch()
     weight = 0
     for event in events:
-        batch.events.append(encode(event))
+        _fill(batch.events.add(), event)
         weight += 1 + (len(event.offsets) if isinstance(event, Leased | Acked) else 0)
         if weight >= BATCH_WEIGHT_MAX:
             yield batch.SerializeToString()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -75,6 +76,7 @@ class StateLog:
         self._snapshot_wanted = False
         self._writing = asyncio.Lock()
         self._files_are_source = False
+        self._saving = threading.Lock()
 
     # --- start
 
@@ -110,7 +112,9 @@ class StateLog:
             offset = result.next_offset
         self._next_offset = max(offset, end)
         self._records_since_snapshot = records
-        taken = HandOver(self._store, self._topics, self._groups, self._delivery, self._clock_ms()).take()
+        taken = HandOver(self._store, self._topics, self._groups, self._delivery, self._clock_ms()).take(
+            all_files=source == "files"
+        )
         if taken:
             log.info("taken over from another broker's files", extra=fields(**taken._asdict()))
             self._snapshot_wanted = self._files_are_source = True
@@ -271,7 +275,8 @@ class StateLog:
         now_ms = self._clock_ms()
 
         def save() -> None:
-            self._store.save_config(name, value(self._store.load_config(name) or {}, now_ms))
+            with self._saving:  # a cancelled call leaves its thread behind
+                self._store.save_config(name, value(self._store.load_config(name) or {}, now_ms))
 
         async with self._writing:
             await asyncio.to_thread(save)

@@ -29,6 +29,7 @@ from razzo.door.observers import LATENCY_BUCKETS, AccessRecord, MethodCounts
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    Py_ssize_t reference_count "Py_REFCNT"(PyObject *thing)
 
 cdef extern from *:
     int __builtin_clzll(unsigned long long)

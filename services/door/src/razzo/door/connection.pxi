@@ -196,32 +196,21 @@ cdef class Connection:
 
     cdef int flush(self) except -1:
         """Writes what nghttp2 has to send, as far as the client reads."""
-        cdef const uint8_t *data = NULL
         cdef ssize_t size = 0
-        cdef Py_ssize_t held = 0
         cdef Py_ssize_t written = 0
-        cdef uint8_t *out = self.door.scratch
+        cdef bint more = True
+        cdef Door door = self.door
         if self.session == NULL or self.closing or self.paused or self.busy:
             return 0
         self.busy = True
         try:
-            while True:
-                if held > SCRATCH_BYTES - FRAME_BYTES_MAX:
-                    self.transport.write(PyBytes_FromStringAndSize(<char *>out, held))
-                    written += held
-                    held = 0
-                    if self.paused or written >= WRITE_BYTES:
-                        break
-                size = nghttp2_session_mem_send(self.session, &data)
-                if size <= 0:
-                    break
-                if size > SCRATCH_BYTES - held:
-                    size = NGHTTP2_ERR_NOMEM
-                    break
-                memcpy(out + held, data, size)
-                held += size
-            if held:
-                self.transport.write(PyBytes_FromStringAndSize(<char *>out, held))
+            while more and written < WRITE_BYTES and not self.paused:
+                door.open_out(self.unsent)
+                size = self.fill()
+                more = door.held > OUT_BYTES - FRAME_BYTES_MAX
+                if door.held:
+                    written += door.held
+                    self.transport.write(door.close_out())
         finally:
             self.busy = False
         self.cancel_doomed()
@@ -237,6 +226,24 @@ cdef class Connection:
             self.wake_writers()
         if self.ready and not self.closing:
             self.dispatch()
+        return 0
+
+    cdef ssize_t fill(self) noexcept:
+        """Frames into `door.out`, until there are no more or it is full; below 0 is an error of nghttp2.
+
+        DATA goes there by `send_data`, the others by what `mem_send` gives.
+        """
+        cdef const uint8_t *data = NULL
+        cdef ssize_t size
+        cdef Door door = self.door
+        while door.held <= OUT_BYTES - FRAME_BYTES_MAX:
+            size = nghttp2_session_mem_send(self.session, &data)
+            if size <= 0:
+                return size
+            if size > OUT_BYTES - door.held:
+                return NGHTTP2_ERR_NOMEM
+            memcpy(door.out + door.held, data, size)
+            door.held += size
         return 0
 
     cdef int wake_writers(self) except -1:

@@ -2,6 +2,8 @@
 
 cdef int64_t PING_ANSWER_NS_MAX = 20 * <int64_t>1000000000
 cdef int64_t CLOSE_NS_MAX = 5 * <int64_t>1000000000  # from the last write to the end of the connection
+cdef int64_t DEADLINE_SLACK_NS = 20 * <int64_t>1000000
+cdef double EXCUSED_RESET_PRICE = 0.05  # deadline storms of 20 times `resets_per_s_max` are taken
 cdef const uint8_t *DRAIN_PING = b"razzodrn"
 cdef const uint8_t *ALIVE_PING = b"razzoliv"
 
@@ -30,19 +32,31 @@ cdef void give_window(Connection conn) noexcept:
         conn.consumed = 0
 
 
-cdef inline bint spend(double *tokens, int64_t *then_ns, int64_t now_ns, double rate) noexcept:
-    """Takes one token of a bucket that refills at `rate` a second and holds BURST_S seconds' worth."""
+cdef inline bint spend(double *tokens, int64_t *then_ns, int64_t now_ns, double rate, double price) noexcept:
+    """Takes `price` tokens of a bucket that refills at `rate` a second and holds BURST_S seconds' worth."""
     tokens[0] = min(tokens[0] + (now_ns - then_ns[0]) / 1e9 * rate, BURST_S * rate)
     then_ns[0] = now_ns
-    if tokens[0] < 1:
+    if tokens[0] < price:
         return False
-    tokens[0] -= 1
+    tokens[0] -= price
     return True
 
 
-cdef int count_reset(Connection conn) except -1:
-    """The client has reset a stream (rapid reset, CVE-2023-44487)."""
-    if not spend(&conn.reset_tokens, &conn.reset_ns, conn.read_ns, conn.door.resets_per_s_max):
+cdef inline bint is_excused(Stream s, int64_t now_ns) noexcept:
+    """A reset that an honest client sends: its call was answered already, or its deadline has passed.
+
+    The client's clock started before the headers were read here, by any time when this process or the network stood
+    still. So the deadline may look a little ahead, or be unknown because headers and reset came in one read.
+    """
+    if s.flags & ENDED:
+        return True
+    return s.deadline_ns != 0 and (s.begun_ns == now_ns or s.deadline_ns - now_ns < DEADLINE_SLACK_NS)
+
+
+cdef int count_reset(Connection conn, Stream s) except -1:
+    """The client has reset a stream. One that it had no reason to reset counts whole (rapid reset, CVE-2023-44487)."""
+    cdef double price = EXCUSED_RESET_PRICE if is_excused(s, conn.read_ns) else 1
+    if not spend(&conn.reset_tokens, &conn.reset_ns, conn.read_ns, conn.door.resets_per_s_max, price):
         nghttp2_session_terminate_session(conn.session, NGHTTP2_ENHANCE_YOUR_CALM)
     return 0
 
@@ -56,7 +70,7 @@ cdef int take_ping(Connection conn, bint is_answer, const uint8_t *data) except 
         # gRPC's clients measure bandwidth with a ping per round trip while answers flow: those are free, as with gRPC's
         # own servers.
         conn.answered = False
-    elif not spend(&conn.ping_tokens, &conn.pinged_ns, conn.read_ns, conn.door.pings_per_s_max):
+    elif not spend(&conn.ping_tokens, &conn.pinged_ns, conn.read_ns, conn.door.pings_per_s_max, 1):
         nghttp2_session_terminate_session(conn.session, NGHTTP2_ENHANCE_YOUR_CALM)
     return 0
 

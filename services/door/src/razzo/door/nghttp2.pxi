@@ -48,6 +48,10 @@ cdef extern from "nghttp2/nghttp2.h":
         int32_t settings_id
         uint32_t value
 
+    ctypedef int (*nghttp2_send_data_callback)(
+        nghttp2_session *session, nghttp2_frame *frame, const uint8_t *framehd, size_t length,
+        nghttp2_data_source *source, void *user_data) noexcept
+
     enum:
         NGHTTP2_DATA
         NGHTTP2_HEADERS
@@ -63,9 +67,11 @@ cdef extern from "nghttp2/nghttp2.h":
         NGHTTP2_NV_FLAG_NO_COPY_VALUE
         NGHTTP2_DATA_FLAG_EOF
         NGHTTP2_DATA_FLAG_NO_END_STREAM
+        NGHTTP2_DATA_FLAG_NO_COPY
         NGHTTP2_ERR_DEFERRED
         NGHTTP2_ERR_CALLBACK_FAILURE
         NGHTTP2_ERR_NOMEM
+        NGHTTP2_ERR_PAUSE
         NGHTTP2_NO_ERROR
         NGHTTP2_CANCEL
         NGHTTP2_ENHANCE_YOUR_CALM
@@ -92,6 +98,8 @@ cdef extern from "nghttp2/nghttp2.h":
         nghttp2_session_callbacks *cbs, int (*f)(nghttp2_session *, const nghttp2_frame *, void *) noexcept)
     void nghttp2_session_callbacks_set_on_stream_close_callback(
         nghttp2_session_callbacks *cbs, int (*f)(nghttp2_session *, int32_t, uint32_t, void *) noexcept)
+    void nghttp2_session_callbacks_set_send_data_callback(
+        nghttp2_session_callbacks *cbs, nghttp2_send_data_callback f)
 
     int nghttp2_option_new(nghttp2_option **option)
     void nghttp2_option_del(nghttp2_option *option)

@@ -66,41 +66,58 @@ cdef list status_pairs(Stream s):
 cdef ssize_t read_body(
     nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length, uint32_t *data_flags,
     nghttp2_data_source *source, void *user_data) noexcept:
-    """nghttp2 asks for the next bytes of a response body; the trailers follow the last of them."""
+    """nghttp2 asks how many bytes of a response body come next; the trailers follow the last of them.
+
+    nghttp2 calls `send_data` for them before anything else can happen.
+    """
     cdef Stream s = <Stream>source.ptr
-    cdef size_t done = 0
-    cdef Py_ssize_t n
-    while done < length:
-        if s.head is None:
-            if not s.queue:
-                break
-            s.head = s.queue.popleft()
-            s.head_sent = 0
-        if s.head_prefix_left:
-            n = min(<Py_ssize_t>(length - done), s.head_prefix_left)
-            memcpy(buf + done, s.head_prefix + (5 - s.head_prefix_left), n)
-            s.head_prefix_left -= <int>n
-            done += n
-            if s.head_prefix_left:
-                break
-        n = min(<Py_ssize_t>(length - done), PyBytes_GET_SIZE(s.head) - s.head_sent)
-        memcpy(buf + done, PyBytes_AS_STRING(s.head) + s.head_sent, n)
-        s.head_sent += n
-        done += n
-        if s.head_sent == PyBytes_GET_SIZE(s.head):
-            s.head = None
-    s.unsent -= done
-    s.conn.unsent -= done
+    cdef Py_ssize_t size = min(<Py_ssize_t>length, s.unsent)
+    s.unsent -= size
+    s.conn.unsent -= size
     if s.call is not None and s.call.writers is not None:
         s.call.wake_writers()
-    if s.head is None and not s.queue:
+    if s.unsent == 0:
         if s.flags & ENDED:
             data_flags[0] |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM
             submit_trailers(s)
-        elif done == 0:
+        elif size == 0:
             s.flags |= DEFERRED
             return NGHTTP2_ERR_DEFERRED
-    return <ssize_t>done
+    if size:
+        data_flags[0] |= NGHTTP2_DATA_FLAG_NO_COPY
+    return size
+
+
+cdef int send_data(
+    nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t length, nghttp2_data_source *source,
+    void *user_data) noexcept:
+    """Puts one DATA frame behind what the connection is about to write; `Connection.flush` leaves room for it."""
+    cdef Stream s = <Stream>source.ptr
+    cdef Door door = s.conn.door
+    cdef uint8_t *out = door.out + door.held
+    cdef Py_ssize_t left = length
+    cdef Py_ssize_t n
+    memcpy(out, head, FRAME_HEAD_BYTES)
+    out += FRAME_HEAD_BYTES
+    if s.head_prefix_left:
+        n = min(left, s.head_prefix_left)
+        memcpy(out, s.head_prefix + (5 - s.head_prefix_left), n)
+        s.head_prefix_left -= <int>n
+        out += n
+        left -= n
+    while left:
+        if s.head is None:
+            s.head = s.queue.popleft()
+            s.head_sent = 0
+        n = min(left, PyBytes_GET_SIZE(s.head) - s.head_sent)
+        memcpy(out, PyBytes_AS_STRING(s.head) + s.head_sent, n)
+        s.head_sent += n
+        out += n
+        left -= n
+        if s.head_sent == PyBytes_GET_SIZE(s.head):
+            s.head = None
+    door.held += FRAME_HEAD_BYTES + length
+    return NGHTTP2_ERR_PAUSE if door.held > OUT_BYTES - FRAME_BYTES_MAX else 0
 
 
 cdef int submit_trailers(Stream s) noexcept:

@@ -99,7 +99,9 @@ cdef int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, voi
             if frame.hd.flags & NGHTTP2_FLAG_END_STREAM:
                 request_done(<Stream>found)
         elif frame.hd.type == NGHTTP2_RST_STREAM:
-            count_reset(conn)
+            found = nghttp2_session_get_stream_user_data(session, frame.hd.stream_id)
+            if found != NULL:
+                count_reset(conn, <Stream>found)
         elif frame.hd.type == NGHTTP2_PING:
             take_ping(conn, frame.hd.flags & NGHTTP2_FLAG_ACK, frame.ping.opaque_data)
         elif frame.hd.type == NGHTTP2_SETTINGS:
@@ -151,6 +153,7 @@ cdef int make_callbacks() except -1:
     nghttp2_session_callbacks_set_on_frame_recv_callback(CALLBACKS, on_frame_recv)
     nghttp2_session_callbacks_set_on_frame_send_callback(CALLBACKS, on_frame_send)
     nghttp2_session_callbacks_set_on_stream_close_callback(CALLBACKS, on_stream_close)
+    nghttp2_session_callbacks_set_send_data_callback(CALLBACKS, send_data)
     return 0
 
 
@@ -171,8 +174,8 @@ cdef nghttp2_session *open_session(Connection conn) except NULL:
     nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1)
     # the door counts resets itself (`count_reset`); nghttp2's own limit, 33 a second, would punish
     # clients whose deadlines pass under load
-    nghttp2_option_set_stream_reset_rate_limit(
-        option, <uint64_t>(4 * BURST_S * door.resets_per_s_max) + 1000, <uint64_t>door.resets_per_s_max * 4 + 1000)
+    cdef uint64_t resets_per_s = <uint64_t>(2 * door.resets_per_s_max / EXCUSED_RESET_PRICE) + 1000
+    nghttp2_option_set_stream_reset_rate_limit(option, BURST_S * resets_per_s, resets_per_s)
     cdef int rv = nghttp2_session_server_new3(&session, CALLBACKS, <void *>conn, option, &MEMORY)
     nghttp2_option_del(option)
     if rv != 0:

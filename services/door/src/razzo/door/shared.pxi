@@ -2,8 +2,11 @@
 
 cdef enum:
     READ_BYTES = 262144  # one read of one connection, for all of them: a read is used up before the next begins
-    SCRATCH_BYTES = 262144  # output of one connection is gathered here before it is written
-    FRAME_BYTES_MAX = 65536  # nghttp2 gives one frame at a time: 16 KiB, a header block at most 64 KiB
+    OUT_BYTES = 262144  # output of one connection is gathered before it is written, this much at a time
+    OUT_IN_PLACE_BYTES = 16384  # so much unsent: it is gathered where it is written from, a copy less
+    FRAME_BYTES_MAX = 65536 + 16384  # room for one frame of each kind: 16 KiB of DATA, a header block of 64 KiB
+    FRAME_HEAD_BYTES = 9
+    PLACES_MAX = 8  # buffers that transports may hold at once; what is above is copied
 
 
 @cython.final
@@ -23,6 +26,10 @@ cdef class Door:
     cdef bytearray read_buffer
     cdef object read_view  # asyncio's TLS slices what it is given: a slice of a bytearray would be a copy
     cdef uint8_t *scratch
+    cdef uint8_t *out  # where output is gathered: `scratch` or `place`
+    cdef object place
+    cdef PyObject *places[PLACES_MAX]  # owned
+    cdef Py_ssize_t held  # bytes there
     cdef Py_ssize_t incomplete  # of all connections, as in Connection
     cdef Py_ssize_t inboxed
     # limits, see server.DoorLimits
@@ -58,7 +65,7 @@ cdef class Door:
         self.wheel = Wheel()
         self.read_buffer = bytearray(READ_BYTES)
         self.read_view = memoryview(self.read_buffer)
-        self.scratch = <uint8_t *>malloc(SCRATCH_BYTES)
+        self.scratch = <uint8_t *>malloc(OUT_BYTES)
         if self.scratch == NULL:
             raise MemoryError
         self.request_bytes_max = limits.request_bytes_max
@@ -81,7 +88,10 @@ cdef class Door:
         self.count_calls = observers.count_calls
 
     def __dealloc__(self):
+        cdef Py_ssize_t at
         free(self.scratch)
+        for at in range(PLACES_MAX):
+            Py_XDECREF(self.places[at])
 
     def protocol(self, bint secure):
         """A protocol for one accepted connection."""
@@ -134,6 +144,40 @@ cdef class Door:
         except Exception:
             log.exception("access log failed")
         return 0
+
+    # --- output of the connection that is being flushed
+
+    cdef int open_out(self, Py_ssize_t unsent) except -1:
+        """A place for the next output of a connection with so many unsent bytes of answers."""
+        self.held = 0
+        self.place = None
+        self.out = self.scratch
+        if unsent > OUT_IN_PLACE_BYTES:
+            self.place = self.free_place()
+            if self.place is not None:
+                self.out = <uint8_t *>PyByteArray_AS_STRING(self.place)
+        return 0
+
+    cdef object free_place(self):
+        """A buffer that no transport holds any more, or None."""
+        cdef Py_ssize_t at
+        for at in range(PLACES_MAX):
+            if self.places[at] == NULL:
+                place = bytearray(OUT_BYTES)
+                Py_INCREF(place)
+                self.places[at] = <PyObject *>place
+                return place
+            if reference_count(self.places[at]) == 1:
+                return <object>self.places[at]
+        return None
+
+    cdef object close_out(self):
+        """What was gathered, to be written: a view of its place, or a copy when it is small."""
+        if self.place is None:
+            return PyBytes_FromStringAndSize(<char *>self.scratch, self.held)
+        view = memoryview(self.place)[: self.held]
+        self.place = None
+        return view
 
     # --- answers given outside of a read
 

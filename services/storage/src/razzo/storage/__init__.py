@@ -1,6 +1,7 @@
 """Razzo storage: one commit log in RocketMQ's format, and everything derived from it."""
 
 from razzo.storage._kernel import AckWire, ReceiveWire, StoredMessage, siphash24, tag_hash
+from razzo.storage.client_batches import expand_batch, inner_batch, unwrap
 from razzo.storage.errors import (
     CorruptStore,
     DiskFull,
@@ -44,9 +45,12 @@ __all__ = [
     "StoreLocked",
     "StoreSettings",
     "StoredMessage",
+    "expand_batch",
+    "inner_batch",
     "offset_message_id",
     "pack_host",
     "parse_offset_message_id",
     "siphash24",
     "tag_hash",
+    "unwrap",
 ]

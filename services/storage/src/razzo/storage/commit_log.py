@@ -80,13 +80,13 @@ class CommitLog:
         self._writer.set_end(end, last_store_ms)
         if self.segments and self.segments[-1].start <= end < self.segments[-1].end:
             last = self.segments[-1]
-            self._writer.add_segment(last.mapped, last.start, last.populated_end)
+            self._writer.segments.add(last.mapped, last.start, last.populated_end)
         self._preparer.start()
 
     def cut(self, end: int) -> None:
         """Drop everything from physical offset `end` on: later files go, the rest of the file is zeroed durably."""
         self._drop_prepared(self._preparer.discard())
-        self._writer.drop_segments()
+        self._writer.segments.drop()
         while self.segments and self.segments[-1].start >= end and len(self.segments) > 1:
             gone = self.segments.pop()
             gone.seal()
@@ -105,7 +105,7 @@ class CommitLog:
         self._writer.set_end(end, last_store_ms)
         if self.segments and self.segments[-1].start <= end < self.segments[-1].end:
             last = self.segments[-1]
-            self._writer.add_segment(last.mapped, last.start, last.populated_end)
+            self._writer.segments.add(last.mapped, last.start, last.populated_end)
         self._followed = -1
 
     def sound_behind(self, segment: Segment, physical_offset: int) -> int:
@@ -129,7 +129,7 @@ class CommitLog:
         self._followed = -1
         segment = self._preparer.take(start) or self._create(start)
         self.segments.append(segment)
-        self._writer.add_segment(segment.mapped, segment.start, segment.populated_end)
+        self._writer.segments.add(segment.mapped, segment.start, segment.populated_end)
         self._publish()
 
     def add_pages(self, end: int) -> None:
@@ -137,7 +137,7 @@ class CommitLog:
         for segment in self.segments:
             if segment.start < end <= segment.end:
                 ready = segment.populate(self._files, end + self._step)
-                self._writer.set_populated(segment.start, ready)
+                self._writer.segments.set_populated(segment.start, ready)
 
     def written(self, end: int) -> None:
         """The log ends at `end` now: let the preparer run ahead of it."""
@@ -146,13 +146,13 @@ class CommitLog:
         self._followed = end
         for segment in reversed(self.segments):
             if segment.start <= end:
-                self._writer.set_populated(segment.start, segment.populated_end)
+                self._writer.segments.set_populated(segment.start, segment.populated_end)
                 self._preparer.follow(segment, end)
                 break
 
     def trim(self) -> None:
         """After a roll: the writer forgets full files."""
-        self._writer.keep_current_segments()
+        self._writer.segments.keep_current(self._writer.end_physical)
 
     def unsynced(self, flushed: int, end: int) -> list[Segment]:
         """Segments holding bytes of [flushed, end)."""
@@ -173,7 +173,7 @@ class CommitLog:
         self._drop_prepared(self._preparer.stop())
         for segment in self.segments:
             segment.seal()
-        self._writer.drop_segments()
+        self._writer.segments.drop()
         self.segments = []
         self._publish()
 

@@ -50,7 +50,11 @@ class OldFiles:
 
 
 class ConsumeQueue:
-    """`units` is the kernel's Queue (numbers); this object owns the files."""
+    """`units` is the kernel's Queue (numbers); this object owns the files. Units are counted from the queue's
+    beginning; what they are to queue offsets, `offset_of` and `unit_holding` say: the same thing here."""
+
+    unit_bytes = UNIT_BYTES
+    batched = False
 
     def __init__(self, folder: Path, topic: str, queue_id: int, settings: StoreSettings, files: FileLayer,
                  old_files: OldFiles) -> None:  # fmt: skip
@@ -61,7 +65,8 @@ class ConsumeQueue:
         self._files = files
         self._old = old_files
         self.per_file = settings.consume_queue_file_units
-        self.units = Queue(topic, queue_id, self.per_file)
+        self.file_bytes = self.per_file * self.unit_bytes
+        self.units = Queue(topic, queue_id, self.per_file, self.batched)
         self.units.files_of = self
         self.first_file = 0  # first unit of the oldest file on disk
         self._synced_newest = -1  # first unit of the newest file synced so far; what follows it is not on disk yet
@@ -81,7 +86,7 @@ class ConsumeQueue:
         chosen = max(0, len(starts) - RECOVERED_FILES)
         end = starts[chosen]
         for start in starts[chosen:]:
-            live = count_live_units(self._map(start), self.per_file)
+            live = count_live_units(self._map(start), self.per_file, self.unit_bytes)
             end = start + live
             if live < self.per_file:
                 break
@@ -98,21 +103,22 @@ class ConsumeQueue:
         names = self._files.list_files(self.folder)
         for name in names:
             path = self.folder / name
-            if len(name) != NAME_DIGITS or not name.isdigit() or int(name) % self._settings.queue_file_bytes:
+            if len(name) != NAME_DIGITS or not name.isdigit() or int(name) % self.file_bytes:
                 return None
             size = self._files.size(path)
             if size == 0 and name == names[-1]:
                 self._files.unlink(path)
                 continue
-            if size != self._settings.queue_file_bytes:
+            if size != self.file_bytes:
                 return None
-            if starts and int(name) // UNIT_BYTES != starts[-1] + self.per_file:
+            if starts and int(name) // self.unit_bytes != starts[-1] + self.per_file:
                 return None
-            starts.append(int(name) // UNIT_BYTES)
+            starts.append(int(name) // self.unit_bytes)
         return starts
 
-    def _settle(self, end: int) -> None:
-        """`end` is the queue offset after the last live unit: drop files beyond it, map the newest, clear its rest."""
+    def _settle(self, end: int, next_offset: int | None = None) -> None:
+        """`end` is the unit after the last live one: drop files beyond it, map the newest, clear its rest. next_offset:
+        the queue offset that comes next, when units after it told."""
         newest = max(self.first_file, (end - 1) // self.per_file * self.per_file if end else 0)
         for start in self._starts():
             if start > newest:
@@ -122,28 +128,30 @@ class ConsumeQueue:
         try:
             # Blocks of a half-used file may be missing (a crash, another program): reserve what may be written.
             reserved = self._reserve(fd, newest, end, end)
-            used = (end - newest) * UNIT_BYTES
-            self._files.zero_tail(fd, used, (reserved - newest) * UNIT_BYTES - used)
-            mapped = self._files.map(fd, self._settings.queue_file_bytes)
+            used = (end - newest) * self.unit_bytes
+            self._files.zero_tail(fd, used, (reserved - newest) * self.unit_bytes - used)
+            mapped = self._files.map(fd, self.file_bytes)
         finally:
             self._files.close(fd)
         self._clear_after(newest, reserved)
         self.units.add_file(mapped, newest, reserved)
         end_physical = 0
         if end > self.first_file:
-            physical, size, _ = unit_of(self._map(newest), end - 1 - newest)
+            physical, size, _ = unit_of(self._map(newest), end - 1 - newest, self.unit_bytes)
             end_physical = physical + size if size != 0x7FFFFFFF else 0
-        self.units.place(self.first_file, end, end_physical)
+        if next_offset is None:
+            next_offset = self._next_offset(end)
+        self.units.place(self.first_file, end, end_physical, next_offset)
 
     def _clear_after(self, start: int, reserved: int) -> None:
         """Units left over beyond the reserved part would look live after a crash; drop them by resizing the file."""
-        tail = (start + self.per_file - reserved) * UNIT_BYTES
+        tail = (start + self.per_file - reserved) * self.unit_bytes
         if tail <= 0:
             return
         fd = self._files.open(self._path(start))
         try:
-            self._files.set_size(fd, (reserved - start) * UNIT_BYTES)
-            self._files.set_size(fd, self._settings.queue_file_bytes)
+            self._files.set_size(fd, (reserved - start) * self.unit_bytes)
+            self._files.set_size(fd, self.file_bytes)
         finally:
             self._files.close(fd)
 
@@ -156,13 +164,13 @@ class ConsumeQueue:
         while True:
             count = min(end - start, self.per_file)
             # The last unit below the cut may still reach over it only when the cut is not at a record's edge.
-            index = first_unit_from(self._map(start), count, physical_offset)
+            index = first_unit_from(self._map(start), count, physical_offset, self.unit_bytes)
             end = start + index
             if index > 0 or start <= self.first_file:
                 break
             start -= self.per_file
         first = self.units.first
-        self._settle(end)
+        self._settle(end, self.offset_of(end))
         self.units.set_first(min(max(first, self.first_file), self.units.next))
         return True
 
@@ -213,9 +221,9 @@ class ConsumeQueue:
         self._files.make_dirs(self.folder)
         fd = self._files.open(path, create=True)
         try:
-            self._files.set_size(fd, self._settings.queue_file_bytes)
+            self._files.set_size(fd, self.file_bytes)
             reserved = self._reserve(fd, start, start, max(used, start))
-            mapped = self._files.map(fd, self._settings.queue_file_bytes)
+            mapped = self._files.map(fd, self.file_bytes)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._files.unlink(path)
@@ -229,7 +237,7 @@ class ConsumeQueue:
         """Reserve a chunk beyond `planned` of the file at `start`; returns the new reserved end."""
         end = min(max(planned, reserved) + self._settings.queue_reserve_units, start + self.per_file)
         if end > reserved:
-            self._files.reserve(fd, (reserved - start) * UNIT_BYTES, (end - reserved) * UNIT_BYTES)
+            self._files.reserve(fd, (reserved - start) * self.unit_bytes, (end - reserved) * self.unit_bytes)
         return end
 
     def sync(self, *, done: bool = False) -> None:
@@ -252,18 +260,30 @@ class ConsumeQueue:
 
     # --- reading
 
-    def file_at(self, queue_offset: int) -> tuple[MappedFile, int]:
-        """(mapped file, its first unit) holding a queue offset between first_file and next."""
-        found = self.units.mapped_at(queue_offset)
+    def offset_of(self, unit: int) -> int:
+        """Queue offset of the first message of a unit; of the next message for the unit after the last."""
+        return unit
+
+    def unit_holding(self, queue_offset: int) -> int:
+        """The unit of the message at a queue offset, or of the first one after it."""
+        return queue_offset
+
+    def _next_offset(self, end: int) -> int:
+        """Queue offset after the last of the units below `end`, whose file is mapped."""
+        return end
+
+    def file_at(self, unit: int) -> tuple[MappedFile, int]:
+        """(mapped file, its first unit) holding a unit between first_file and next."""
+        found = self.units.mapped_at(unit)
         if found is not None:
             return found
-        start = queue_offset // self.per_file * self.per_file
+        start = unit // self.per_file * self.per_file
         return self._map(start), start
 
-    def unit(self, queue_offset: int) -> tuple[int, int, int]:
+    def unit(self, unit: int) -> tuple[int, int, int]:
         """(physical offset, size, tag code)."""
-        mapped, start = self.file_at(queue_offset)
-        return unit_of(mapped, queue_offset - start)
+        mapped, start = self.file_at(unit)
+        return unit_of(mapped, unit - start, self.unit_bytes)
 
     # --- expiring
 
@@ -282,7 +302,7 @@ class ConsumeQueue:
         start = self.first_file
         while start < units.next:
             count = min(units.next - start, self.per_file)
-            index = first_unit_from(self.file_at(start)[0], count, log_start)
+            index = first_unit_from(self.file_at(start)[0], count, log_start, self.unit_bytes)
             if index < count:
                 units.set_first(start + index)
                 return
@@ -313,7 +333,7 @@ class ConsumeQueue:
                 self._files.rmdir(self.folder)
 
     def _starts(self) -> list[int]:
-        return [int(name) // UNIT_BYTES for name in self._files.list_files(self.folder)]
+        return [int(name) // self.unit_bytes for name in self._files.list_files(self.folder)]
 
     def _remove(self, start: int) -> None:
         path = self._path(start)
@@ -321,7 +341,7 @@ class ConsumeQueue:
         self._files.unlink(path)
 
     def _path(self, start: int) -> Path:
-        return self.folder / file_name(start * UNIT_BYTES)
+        return self.folder / file_name(start * self.unit_bytes)
 
     def _map(self, start: int) -> MappedFile:
-        return self._old.get(self._files, self._path(start), self._settings.queue_file_bytes)
+        return self._old.get(self._files, self._path(start), self.file_bytes)

@@ -75,7 +75,7 @@ cdef int dispatch_unit(LogWriter writer, TopicState *topic, QueueState *queue, c
     """The unit of one record, when it gets one and its queue does not have it yet. DONE, NEED_START or NEED_UNITS."""
     cdef int64_t queue_offset = <int64_t> rz_get64(p + 20)
     cdef int64_t tag_code
-    cdef bint batch = kind & FLAG_INNER_BATCH
+    cdef bint batch = (kind & FLAG_INNER_BATCH) != 0
     if (kind & FLAG_TRANSACTION) not in (0, 0x8) or at + shape.size <= queue.end_physical or batch != queue.batched:
         return DONE_
     if batch:
@@ -85,7 +85,7 @@ cdef int dispatch_unit(LogWriter writer, TopicState *topic, QueueState *queue, c
             return DONE_
     if queue_offset < queue.next_offset:
         return DONE_
-    if queue_offset > queue.next_offset and not batch:
+    if queue_offset > queue.next_offset:
         writer.needed_queue = queue
         writer.need_end = queue_offset
         return NEED_START_

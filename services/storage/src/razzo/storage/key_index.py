@@ -81,13 +81,13 @@ class KeyIndex:
         newest.reserved_count = min(max(newest.count, 1), self._settings.index_units)
         for older in self.index_files[:-1]:
             older.synced_full = True
-        self._writer.add_index(newest.mapped, self._settings.index_slots, newest.reserved_count)
+        self._writer.indexes.add(newest.mapped, self._settings.index_slots, newest.reserved_count)
 
     # --- writing
 
     def reserve(self, entries: int) -> None:
         """Room for `entries` more: blocks of the newest file, then new files. DiskFull."""
-        room, _, _ = self._writer.index_room()
+        room, _, _ = self._writer.indexes.room()
         while room < entries:
             newest = self.index_files[-1] if self.index_files else None
             if newest is None or newest.reserved_count >= self._settings.index_units:
@@ -95,11 +95,11 @@ class KeyIndex:
             else:
                 wanted = newest.reserved_count + max(self._settings.index_reserve_units, entries - room)
                 self._reserve_units(newest, min(wanted, self._settings.index_units))
-                self._writer.set_index_reserved(newest.reserved_count)
-            room, _, _ = self._writer.index_room()
+                self._writer.indexes.set_reserved(newest.reserved_count)
+            room, _, _ = self._writer.indexes.room()
 
     def trim(self) -> None:
-        self._writer.keep_newest_index()
+        self._writer.indexes.keep_newest()
 
     def _create(self) -> None:
         self._files.make_dirs(self.folder)
@@ -119,7 +119,7 @@ class KeyIndex:
             self._files.close(fd)
         self._files.reach("index.created")
         self.index_files = [*self.index_files, IndexFile(path, mapped, count)]
-        self._writer.add_index(mapped, self._settings.index_slots, count)
+        self._writer.indexes.add(mapped, self._settings.index_slots, count)
 
     def _free_name(self) -> Path:
         """Now as a name, moved on by milliseconds until it is above every existing one."""
@@ -203,7 +203,7 @@ class KeyIndex:
     def cut(self, physical_offset: int) -> int:
         """Drop files with entries at or above an offset; returns the offset from which records must be indexed
         again."""
-        self._writer.drop_indexes()
+        self._writer.indexes.drop()
         while self.index_files and self.index_files[-1].end_physical >= physical_offset:
             self._files.unlink(self.index_files[-1].path)
             self.index_files = self.index_files[:-1]
@@ -213,5 +213,5 @@ class KeyIndex:
         return self.index_files[-1].end_physical
 
     def close(self) -> None:
-        self._writer.drop_indexes()
+        self._writer.indexes.drop()
         self.index_files = []

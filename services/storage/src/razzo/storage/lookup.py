@@ -12,9 +12,15 @@ from razzo.storage.messages import ReadResult, ReadStatus
 FILLER_SIZE = 0x7FFFFFFF
 
 
-def readable_range(queue: ConsumeQueue, confirm: int) -> tuple[int, int]:
+def readable_units(queue: ConsumeQueue, confirm: int) -> tuple[int, int]:
     end = queue.units.readable_end(confirm)
     return min(queue.units.first, end), end
+
+
+def readable_range(queue: ConsumeQueue, confirm: int) -> tuple[int, int]:
+    """The same in queue offsets."""
+    first, end = readable_units(queue, confirm)
+    return queue.offset_of(first), queue.offset_of(end)
 
 
 def read(queue: ConsumeQueue | None, log: CommitLog, confirm: int, offset: int, max_count: int, max_bytes: int,
@@ -22,7 +28,8 @@ def read(queue: ConsumeQueue | None, log: CommitLog, confirm: int, offset: int, 
     """The status table of 3.8."""
     if queue is None:
         return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, [])
-    first, end = readable_range(queue, confirm)
+    first_unit, end_unit = readable_units(queue, confirm)
+    first, end = queue.offset_of(first_unit), queue.offset_of(end_unit)
     if end == 0:
         return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, [])
     if offset < first:
@@ -33,23 +40,26 @@ def read(queue: ConsumeQueue | None, log: CommitLog, confirm: int, offset: int, 
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, end, [])
     view = log.view
     found: list[StoredMessage] = []
-    at, taken, removed, stopped = offset, 0, 0, max_count <= 0
-    last = min(end, offset + scan_units_max)
+    at, taken, removed, stopped = queue.unit_holding(offset), 0, 0, max_count <= 0
+    last = min(end_unit, at + scan_units_max)
     while at < last and not stopped:
         try:
             mapped, start = queue.file_at(at)
         except FileNotFoundError:
             if found:
                 break
-            following = (at // queue.per_file + 1) * queue.per_file
+            following = queue.offset_of(min((at // queue.per_file + 1) * queue.per_file, end_unit))
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, following, [])
         stop = min(last, start + queue.per_file)
-        at, taken, gone, stopped = collect(mapped, start, at, stop, max_count, max_bytes, taken, tag_hashes, view.maps,
-                                           view.start, log.file_bytes, queue.topic, found)  # fmt: skip
+        at, taken, gone, stopped = collect(mapped, queue.unit_bytes, start, at, stop, max_count, max_bytes, taken,
+                                           tag_hashes, view.maps, view.start, log.file_bytes, queue.topic,
+                                           found)  # fmt: skip
         removed += gone
+    next_offset = max(offset, queue.offset_of(at))
     if found:
-        return ReadResult(ReadStatus.FOUND, at, found, removed)
-    return ReadResult(ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE, at, [], removed)
+        return ReadResult(ReadStatus.FOUND, next_offset, found, removed)
+    status = ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE
+    return ReadResult(status, next_offset, [], removed)
 
 
 def read_offsets(
@@ -62,7 +72,10 @@ def read_offsets(
         message = None
         if first <= offset < end:
             try:
-                physical, size, _ = queue.unit(offset)
+                unit = queue.unit_holding(offset)
+                physical, size, _ = queue.unit(unit)
+                if queue.offset_of(unit) > offset:
+                    size = 0
             except FileNotFoundError:
                 size = 0
             if 0 < size < FILLER_SIZE:
@@ -72,14 +85,14 @@ def read_offsets(
 
 
 def units(queue: ConsumeQueue, confirm: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
-    first, end = readable_range(queue, confirm)
-    at = max(offset, first)
+    first, end = readable_units(queue, confirm)
+    at = max(queue.unit_holding(offset), first)
     last = min(end, at + max_count)
     found: list[tuple[int, int, int]] = []
     while at < last:
         mapped, start = queue.file_at(at)
         stop = min(last, start + queue.per_file)
-        found += units_of(mapped, at - start, stop - at)
+        found += units_of(mapped, at - start, stop - at, queue.unit_bytes)
         at = stop
     return found
 
@@ -90,7 +103,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, confirm: int, timestamp_
     LOWER: first message stored at or after the time; all older: the end. UPPER: last message stored at or before it;
     all newer: the beginning.
     """
-    first, end = readable_range(queue, confirm)
+    first, end = readable_units(queue, confirm)
     low, high = first, end
     while low < high:
         middle = (low + high) // 2
@@ -100,9 +113,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, confirm: int, timestamp_
             low = middle + 1
         else:
             high = middle
-    if upper:
-        return max(first, low - 1)
-    return low
+    return queue.offset_of(max(first, low - 1) if upper else low)
 
 
 def query_by_key(index: KeyIndex, log: CommitLog, confirm: int, at_least: int, topic: str, key: str, limit: int,

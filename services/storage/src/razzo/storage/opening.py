@@ -12,6 +12,7 @@ from razzo.storage._kernel import (
     NEED_START,
     NEED_UNITS,
     LogWriter,
+    dispatch,
     first_record,
     verify_span,
 )
@@ -65,12 +66,14 @@ class Opening:
             index_from=-1 if self._queues.incomplete else index_from,
             replay_from_ms=checkpoint.replay_from_ms,
         )
-        begin = self._log.segments[start].start if self._log.segments else 0
-        scan = self._verify(start, checkpoint.flushed)
-        self._cut(scan.end)
         units_before, keys_before = self._writer.dispatched_units, self._writer.dispatched_keys
-        self._log.damaged = scan.damaged
-        self._dispatch(scan, index_from)
+        scan = self._rebuild(start, checkpoint.flushed, index_from)
+        if scan is None:
+            start = 0
+            scan = self._rebuild(start, checkpoint.flushed, index_from)
+            if scan is None:
+                raise AssertionError("a scan of the whole log asks for no longer one")
+        begin = self._log.segments[start].start if self._log.segments else 0
         self._files.reach("recovery.dispatched")
         for queue in self._queues.all():
             queue.trim(scan.end)
@@ -90,6 +93,14 @@ class Opening:
             damaged=tuple(scan.damaged),
         )
         return report, scan.last_ms
+
+    def _rebuild(self, start: int, flushed: int, index_from: int) -> Scan | None:
+        """Verify from file `start` on, cut, dispatch. None when that file turned out to be too late a start: a queue
+        lost all its files, and its beginning lies further back in the log."""
+        scan = self._verify(start, flushed)
+        self._cut(scan.end)
+        self._log.damaged = scan.damaged
+        return scan if self._dispatch(scan, index_from, whole=start == 0) else None
 
     def _index_from(self, clean: bool, checkpoint: Checkpoint) -> int:
         """Physical offset from which records may be missing in the index."""
@@ -158,34 +169,40 @@ class Opening:
         self._log.cut(end)
         self._files.reach("recovery.log_cut")
 
-    def _dispatch(self, scan: Scan, index_from: int) -> None:
+    def _dispatch(self, scan: Scan, index_from: int, *, whole: bool) -> bool:
+        """False when a queue without files has to begin above 0, though the scan did not see the whole log."""
         for begin, end in scan.sound:
             segment = next(s for s in self._log.segments if s.start <= begin < s.end)
-            dispatch(self._writer, self._queues, self._index, segment, begin, end, index_from)
+            if not enter(self._writer, self._queues, self._index, segment, begin, end, index_from, whole=whole):
+                return False
         for queue in self._queues.all():
             self._writer.mark_dirty(queue.units)
+        return True
 
 
-def dispatch(writer: LogWriter, queues: QueueTable, index: KeyIndex, segment: Segment, begin: int, end: int,
-             index_from: int) -> None:  # fmt: skip
-    """Enter the verified records of [begin, end) of one file into queues and index; what they hold already is
-    skipped."""
+def enter(writer: LogWriter, queues: QueueTable, index: KeyIndex, segment: Segment, begin: int, end: int,
+          index_from: int, *, whole: bool) -> bool:  # fmt: skip
+    """Enter the verified records of [begin, end) of one file into queues and index; what they hold already is skipped.
+    False, before its first unit, when an empty queue would not begin at 0 and the log was not gone through `whole`."""
     at = begin
     while at < end:
-        code, at = writer.dispatch(segment.mapped, segment.start, at, end, index_from)
+        code, at = dispatch(writer, segment.mapped, segment.start, at, end, index_from)
         needed = writer.needed
         if code == DONE:
-            return
+            break
         if code == NEED_QUEUE:
             queues.create(*needed)
         elif code == NEED_UNITS:
             needed.files_of.reserve(needed.planned)
         elif code == NEED_START:
+            if not whole and needed[0].file_count == 0:
+                return False
             needed[0].files_of.start_at(needed[1])
         elif code == NEED_INDEX:
             index.reserve(needed)
         else:
             raise AssertionError(f"dispatch asked for {code}")
+    return True
 
 
 def index_again(log: CommitLog, index: KeyIndex, queues: QueueTable, writer: LogWriter, index_from: int) -> None:
@@ -194,7 +211,7 @@ def index_again(log: CommitLog, index: KeyIndex, queues: QueueTable, writer: Log
         begin, end = max(segment.start, index_from), min(segment.end, writer.end_physical)
         while begin < end:
             _, sound_end, _, _ = verify_span(segment.mapped, segment.start, begin, True)
-            dispatch(writer, queues, index, segment, begin, min(sound_end, end), index_from)
+            enter(writer, queues, index, segment, begin, min(sound_end, end), index_from, whole=True)
             begin = log.sound_behind(segment, sound_end)
             if begin < 0:
                 break

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 UNIT_BYTES = 20
+BATCH_UNIT_BYTES = 46
 INDEX_HEADER_BYTES = 40
 SLOT_BYTES = 4
 BLANK_BYTES = 8

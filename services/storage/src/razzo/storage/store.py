@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from razzo.protocol import limits, properties
-from razzo.storage import lookup
 from razzo.storage._kernel import (
     NEED_INDEX,
     NEED_PAGES,
@@ -21,7 +20,6 @@ from razzo.storage._kernel import (
     NEED_UNITS,
     LogWriter,
     SendWire,
-    StoredMessage,
     TooLarge,
 )
 from razzo.storage.checkpoint import CheckpointFile
@@ -33,19 +31,21 @@ from razzo.storage.errors import CorruptStore, DiskFull, MessageTooLarge, StoreC
 from razzo.storage.files import FileLayer
 from razzo.storage.flusher import DerivedFlusher, LogFlusher
 from razzo.storage.key_index import KeyIndex
-from razzo.storage.messages import Appended, AppendedRequests, NewMessage, ReadResult, pack_host
-from razzo.storage.opening import Opening, index_again
+from razzo.storage.messages import Appended, AppendedRequests, NewMessage, pack_host
+from razzo.storage.opening import Opening
 from razzo.storage.queue_table import QueueTable
+from razzo.storage.reading import Reading
 from razzo.storage.recovery import RecoveryReport
-from razzo.storage.retention import RetentionReport, RetentionRules, decide
+from razzo.storage.retention import RetentionReport
 from razzo.storage.settings import DELAY_LEVELS_MS, FlushMode, StoreSettings
+from razzo.storage.shrinking import Parts, cut_back, expire
 
 
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Store:
+class Store(Reading):
     """One store directory. Build, `open()`, use, `close()`."""
 
     def __init__(self, root: Path, settings: StoreSettings | None = None, *, clock_ms: Callable[[], int] =
@@ -98,6 +98,9 @@ class Store:
         self._flusher = LogFlusher(self._log, self._writer, settings, files, self._log_flushed, self._disk_failed)
         self._derived = DerivedFlusher(
             self._flusher, self._writer, self._index, self._checkpoint, settings, files, self._disk_failed
+        )
+        self._parts = Parts(
+            self._log, self._queues, self._index, self._writer, self._flusher, self._derived, settings, files
         )
         self._growing: set[ConsumeQueue] = set()
         self._grew = False
@@ -285,24 +288,6 @@ class Store:
         self._growing = {queue for queue in self._growing if not queue.trim(confirm)}
         self._grew = bool(self._growing)
 
-    @property
-    def max_physical_offset(self) -> int:
-        """Where the next record goes, but for an end-of-file marker."""
-        return self._writer.end_physical
-
-    @property
-    def min_physical_offset(self) -> int:
-        return self._log.min_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        return self._flusher.flushed
-
-    @property
-    def confirm_offset(self) -> int:
-        """Readers see records that end at or below it. SYNC: on disk; ASYNC: written."""
-        return self._flusher.flushed if self._sync else self._writer.end_physical
-
     async def wait_flushed(self, offset: int, timeout_s: float | None = None) -> bool:
         """True once the log is on disk up to `offset`, False after timeout_s (default sync_flush_timeout_ms).
         StoreClosed when the disk failed or the store was closed before; StoreError when waiters_max wait already."""
@@ -337,69 +322,6 @@ class Store:
             self._confirming.from_thread(self._confirming.release)
         self._confirming.from_thread(lambda: self._confirming.fail(error))
 
-    # --- reading: any thread
-
-    def topics(self) -> list[str]:
-        """Topics something was appended to."""
-        return self._queues.topics()
-
-    def queue_ids(self, topic: str) -> list[int]:
-        return self._queues.ids(topic)
-
-    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) of readable queue offsets, max exclusive; (0, 0) when the queue does not exist."""
-        queue = self._queues.get(topic, queue_id)
-        return (0, 0) if queue is None else lookup.readable_range(queue, self.confirm_offset)
-
-    def read(self, topic: str, queue_id: int, offset: int, max_count: int = 32, max_bytes: int = 256 << 10,
-             tag_hashes: frozenset[int] | None = None) -> ReadResult:  # fmt: skip
-        """Messages of one queue from `offset` on; only those whose tag code is in tag_hashes, when given (3.8)."""
-        max_count = min(max_count, self.settings.read_messages_max)
-        max_bytes = min(max_bytes, self.settings.read_bytes_max)
-        return lookup.read(self._queues.get(topic, queue_id), self._log, self.confirm_offset, offset, max_count,
-        max_bytes,
-                           tag_hashes, self.settings.scan_units_max)  # fmt: skip
-
-    def read_offsets(self, topic: str, queue_id: int, offsets: Sequence[int]) -> list[StoredMessage | None]:
-        """Single messages of one queue; None where there is none any more or not yet."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return [None] * len(offsets)
-        return lookup.read_offsets(queue, self._log, self.confirm_offset, offsets)
-
-    def read_at(self, physical_offset: int) -> StoredMessage | None:
-        """The record that begins at a physical offset."""
-        return self._log.read_at(physical_offset, self.confirm_offset)
-
-    def units(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
-        """(physical offset, size, tag code) of at most max_count queue offsets from `offset` on."""
-        queue = self._queues.get(topic, queue_id)
-        return [] if queue is None else lookup.units(queue, self.confirm_offset, offset, max_count)
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
-        """Queue offset of the first message stored at or after a time (upper: the last one at or before), clamped
-        (3.9)."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return 0
-        return lookup.offset_by_time(queue, self._log, self.confirm_offset, timestamp_ms, upper)
-
-    def query_by_key(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[StoredMessage]:
-        """The newest max_count messages of a topic that carry a key and were stored in [begin_ms, end_ms], oldest
-        first."""
-        if not self.settings.index_enabled:
-            return []
-        limit = min(max_count, self.settings.query_max)
-        return lookup.query_by_key(self._index, self._log, self.confirm_offset, self._queues.deleted_below(topic),
-        topic, key,
-                                   limit, begin_ms, end_ms)  # fmt: skip
-
-    def tail(self, physical_offset: int, max_bytes: int, until: int | None = None) -> bytes:
-        """Raw whole records from a record's start, at most max_bytes but at least one record, none that ends above
-        `until` (default: the confirm offset). Empty at the end; at an end-of-file marker the records of the next file
-        (each record holds its own physical offset). ValueError when no record begins there."""
-        return self._log.tail(physical_offset, max_bytes, self.confirm_offset if until is None else until)
-
     # --- changing what is there: the writing thread
 
     def truncate(self, physical_offset: int) -> None:
@@ -411,23 +333,7 @@ class Store:
             return
         if physical_offset < self._log.min_offset or self._log.read_at(physical_offset, end) is None:
             raise ValueError(f"no record begins at offset {physical_offset}")
-        self._flusher.flush_now()
-        with self._flusher.hold(), self._derived.pause():
-            self._derived.save_checkpoint(lower_to=physical_offset)
-            self._files.reach("truncate.checkpoint_lowered")
-            for queue in self._queues.cut(physical_offset):
-                queue.sync()
-            self._files.reach("truncate.queues_cut")
-            index_from = self._index.cut(physical_offset) if self.settings.index_enabled else 0
-            self._log.cut(physical_offset)
-            self._files.reach("truncate.log_cut")
-            last_ms = lookup.newest_store_ms(self._queues.all(), self._log)
-            self._log.resume(physical_offset, last_ms)
-            self._flusher.rewind(physical_offset, last_ms)
-            for queue in self._queues.all():
-                queue.correct_first(self._log.min_offset)
-            if self.settings.index_enabled:
-                index_again(self._log, self._index, self._queues, self._writer, index_from)
+        cut_back(self._parts, physical_offset)
 
     def delete_topic(self, topic: str) -> None:
         """Drop a topic's queues and their files, for good; its records stay in the log until they expire. The next
@@ -439,30 +345,9 @@ class Store:
 
     def run_retention(self, now_ms: int) -> RetentionReport:
         """Decide (retention.py) and do: remove old log files, then queue and index files that only spoke of them."""
-        settings = self.settings
-        rules = RetentionRules(settings.retention_hours, settings.delete_hour, settings.disk_max_used_percent,
-                               settings.disk_clean_forcibly_percent, settings.disk_full_percent,
-                               settings.delete_batch_files_max)  # fmt: skip
-        used = self._files.usage_percent(self.root)
-        mtimes = [self._files.mtime_ms(segment.path) for segment in self._log.segments]
-        decision = decide(rules, mtimes, time.localtime(now_ms / 1000).tm_hour, used, now_ms)
-        # Only what is on disk may go: queues must not point to what a crash would bring back.
-        removed = min(decision.remove, sum(segment.end <= self._flusher.flushed for segment in self._log.segments[:-1]))
-        queue_files = index_files = 0
-        if removed:
-            for _ in range(removed):
-                self._log.drop_first()
-            self._files.sync_dir(self.root / "commitlog")
-            start = self._log.min_offset
-            with self._derived.pause():
-                for queue in self._queues.all():
-                    queue.correct_first(start)
-                    queue_files += queue.expire(start)
-                index_files = self._index.expire(start)
-                self._queues.forget_deletions(start)
-        self._disk_full = not decision.writable
-        return RetentionReport(decision.reason, removed, queue_files, index_files, used, decision.writable,
-                               self._log.min_offset)  # fmt: skip
+        report = expire(self._parts, self.root, now_ms)
+        self._disk_full = not report.writable
+        return report
 
     # --- the rest
 
