@@ -23,7 +23,7 @@ class Transport(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 40_000)})
-        self.writes: list[bytes] = []
+        self.writes: list[bytes | memoryview] = []
         self.reading = True
         self.ending: str | None = None
 
@@ -32,7 +32,7 @@ class Transport(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         assert self.ending is None, "written to after its end"
-        self.writes.append(bytes(data))
+        self.writes.append(data)
 
     def pause_reading(self) -> None:
         self.reading = False

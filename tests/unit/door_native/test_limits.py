@@ -175,13 +175,13 @@ async def test_one_turn_writes_one_mebibyte_of_a_connection(lab: Any, probe: Pro
 async def test_what_a_transport_still_holds_is_not_written_over(lab: Any, probe: Probe) -> None:
     """Large outputs are written from buffers that the door uses again, but only when the transport has let go."""
     door = lab.door(probe.table)
-    clients = [lab.client(door) for _ in range(24)]  # more than there are such buffers
+    clients = [lab.client(door).open() for _ in range(24)]  # more than there are such buffers
     for client in clients:
-        client.feed(h2.PREFACE + h2.settings((h2.INITIAL_WINDOW_SIZE, 1 << 30)) + h2.window_update(0, 1 << 30))
+        client.feed(h2.settings((h2.INITIAL_WINDOW_SIZE, 1 << 30)) + h2.window_update(0, 1 << 30))
     for turn in range(3):
         sent = [bytes([turn, number]) * 50_000 for number in range(len(clients))]
         for client, message in zip(clients, sent, strict=True):
-            client.feed(client.call(2 * turn + 1, ECHO_BATCH, message))
+            client.feed(client.call(2 * turn + 1, ECHO, message))
         for client, message in zip(clients, sent, strict=True):
             assert client.read().answers[2 * turn + 1].data == h2.grpc_message(message)
         for client in clients[::2]:

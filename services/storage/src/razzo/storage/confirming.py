@@ -34,7 +34,7 @@ class Confirming:
     async def wait(self, offset: int, timeout_s: float, request: Callable[[], None]) -> bool:
         """True once flushed up to `offset`, False after timeout_s. StoreError when too many wait already."""
         loop = asyncio.get_running_loop()
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():
             self._loop = loop
         if len(self._heap) >= self._waiters_max:
             raise StoreError(f"{self._waiters_max} senders are waiting for the disk already")
@@ -95,7 +95,8 @@ class Confirming:
         try:
             loop.call_soon_threadsafe(call)
         except RuntimeError:
-            self._loop = None
+            if self._loop is loop:
+                self._loop = None
 
 
 def _give_up(future: asyncio.Future[bool]) -> None:
