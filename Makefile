@@ -6,6 +6,8 @@ UV := $(shell command -v uv || echo .cache/tools/bin/uv)
 DATA ?= data
 PORT ?= 8081
 SEEDS ?= 0:500
+ROUNDS ?= 500
+INPUTS ?= 1000000
 # Packages that are checked with mypy --strict.
 TYPED := razzo.cli razzo.nameserver razzo.broker razzo.runtime razzo.door razzo.storage razzo.protocol
 
@@ -39,8 +41,10 @@ docs: build  ## write the reference pages of docs/ anew
 golden: build  ## compare our bytes with RocketMQ's: golden vectors, and Apache's own store classes
 	$(PY) -m pytest tests/golden tests/system/apache
 
-test-long: build  ## random histories for longer (SEEDS=0:500)
+test-long: build  ## random histories, kills and mutated frames for longer (SEEDS=0:500 ROUNDS=500 INPUTS=1000000)
 	RAZZO_MODEL_SEEDS=$(SEEDS) $(PY) -m pytest --timeout 3600 tests/model
+	RAZZO_KILL_ROUNDS=$(ROUNDS) $(PY) -m pytest -s --timeout 36000 tests/system/durability/test_kill_broker.py
+	DOOR_FUZZ_INPUTS=$(INPUTS) $(PY) -m pytest -s --timeout 36000 tests/system/door/test_fuzz.py
 
 test-clients: build  ## gRPC libraries and official clients of all languages on all doors, and h2spec (builds Rust: minutes)
 	DOOR_CLIENTS=go,node,java,rust DOOR_H2SPEC=1 $(PY) -m pytest tests/system/door/test_languages.py tests/system/door/test_h2spec.py
