@@ -197,9 +197,9 @@ class Admin:
     async def call(self, path, request):
         return await self.client.call(path, request, metadata=())
 
-    async def topic(self, name, *, queues=1, kind=TopicType.NORMAL, update=False, permission=6):
+    async def topic(self, name, *, queues=1, kind=TopicType.NORMAL, update=False, permission=6, attributes=None):
         config = config_pb2.TopicConfig(
-            name=name, read_queues=queues, write_queues=queues, permission=permission, type=kind
+            name=name, read_queues=queues, write_queues=queues, permission=permission, type=kind, attributes=attributes
         )
         return (await self.call(methods.PUT_TOPIC, admin_pb2.PutTopicRequest(topic=config, update=update))).topic
 

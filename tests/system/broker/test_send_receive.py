@@ -100,6 +100,15 @@ async def test_one_fault_among_many_sends_is_its_own(client, topic):
     assert [answer.status.code for answer in answers] == [Code.OK, Code.ILLEGAL_MESSAGE_TAG, Code.OK]
 
 
+async def test_a_topic_that_keeps_batches_is_refused_alone(admin, client, topic):
+    await admin.topic("batches", attributes={"queue.type": "BatchCQ"})
+    there, elsewhere = client.message(topic, b"good"), client.message("batches", b"odd")
+    answers = await asyncio.gather(client.send(there), client.send(elsewhere), client.send(there))
+    assert [answer.status.code for answer in answers] == [Code.OK, Code.NOT_IMPLEMENTED, Code.OK]
+    status, messages, _ = await client.receive("batches", G)
+    assert (status.code, messages) == (Code.NOT_IMPLEMENTED, [])
+
+
 @pytest.mark.parametrize("queue_id", [0, 3, 999, -1])
 async def test_the_queue_that_a_client_names_does_not_count(admin, client, queue_id):
     await admin.topic("wide", queues=4)

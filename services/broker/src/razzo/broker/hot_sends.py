@@ -104,7 +104,10 @@ class HotSends:
         offered = {
             topic.name: topic.write_queues
             for topic in topics
-            if topic.writable and topic.accepts(TopicType.NORMAL) and not is_system_topic(topic.name)
+            if topic.writable
+            and topic.accepts(TopicType.NORMAL)
+            and not topic.keeps_batches
+            and not is_system_topic(topic.name)
         }
         for name in self._offered.keys() - offered.keys():
             self._broker.store.offer_topic(name, 0)

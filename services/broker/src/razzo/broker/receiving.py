@@ -23,7 +23,7 @@ from razzo.broker.filters import TagFilter
 from razzo.broker.groups import Group
 from razzo.broker.handles import context_of
 from razzo.broker.outgoing import Batch, Delivered, HandedOut
-from razzo.broker.topics import Topic
+from razzo.broker.topics import Topic, check_served
 from razzo.door.methods import Call
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
@@ -276,6 +276,7 @@ def check_readable(topic: Topic, group: Group) -> None:
     """FORBIDDEN when the topic or the group is closed to consumers."""
     if not topic.readable:
         raise RequestRefused(Code.FORBIDDEN, f"the topic {topic.name!r} has no read permission")
+    check_served(topic)
     if not group.consume_enabled:
         raise RequestRefused(Code.FORBIDDEN, f"consumption is switched off for the group {group.name!r}")
 

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from apache.rocketmq.v2 import definition_pb2, service_pb2
 from razzo.broker import incoming
 from razzo.broker.broker import Broker, end_of
-from razzo.broker.topics import Topic, TopicType
+from razzo.broker.topics import Topic, TopicType, check_served
 from razzo.door.methods import BatchCall, answer_many
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
@@ -109,6 +109,7 @@ class SendDesk:
     def _check(self, call: BatchCall, messages: list[definition_pb2.Message], topic: Topic) -> _Prepared:
         if not topic.writable:
             raise RequestRefused(Code.FORBIDDEN, f"the topic {topic.name!r} has no write permission")
+        check_served(topic)
         if self._waiting + len(messages) > self._waiting_max:
             raise BrokerFault(Code.TOO_MANY_REQUESTS, f"{self._waiting} messages wait for the disk")
         broker = self._broker

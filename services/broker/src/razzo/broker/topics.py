@@ -24,6 +24,8 @@ PERMISSION_WRITE = 2
 PERMISSION_READ = 4
 PERMISSIONS = (PERMISSION_WRITE, PERMISSION_READ, PERMISSION_READ | PERMISSION_WRITE)
 TOPIC_ATTRIBUTES_MAX = 64
+QUEUE_TYPE_ATTRIBUTE = "queue.type"
+BATCH_QUEUE_TYPE = "BatchCQ"
 
 
 class TopicType(IntEnum):
@@ -61,6 +63,11 @@ class Topic:
     def writable(self) -> bool:
         return bool(self.permission & PERMISSION_WRITE)
 
+    @property
+    def keeps_batches(self) -> bool:
+        """Whether each record of the topic is a whole batch of a classic client (RocketMQ's queue.type=BatchCQ)."""
+        return self.attributes.get(QUEUE_TYPE_ATTRIBUTE) == BATCH_QUEUE_TYPE
+
     def accepts(self, message_type: TopicType) -> bool:
         """Whether a message of this type may be sent to the topic. One without a type is a NORMAL one."""
         if self.type is TopicType.MIXED:
@@ -74,6 +81,14 @@ class TopicPut(NamedTuple):
 
 class TopicDeleted(NamedTuple):
     name: str
+
+
+def check_served(topic: Topic) -> None:
+    """Refuses what this broker keeps but does not serve: the public API has no form for a batch that is one record."""
+    if topic.keeps_batches:
+        raise RequestRefused(
+            Code.NOT_IMPLEMENTED, f"the topic {topic.name!r} keeps batches ({BATCH_QUEUE_TYPE}), which are not served"
+        )
 
 
 class TopicExists(RequestRefused):
