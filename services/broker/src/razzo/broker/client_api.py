@@ -161,38 +161,39 @@ class ClientApi:
     # --- streams
 
     async def _receive(self, raw: bytes, call: Call) -> None:
-        if not await self._forwarded_stream(service_pb2.ReceiveMessageRequest, raw, call):
-            await self._receives.handle(raw, call)
+        try:
+            request = service_pb2.ReceiveMessageRequest.FromString(raw)
+        except DecodeError:
+            await self._receives.refuse(RequestRefused(Code.BAD_REQUEST, "not a ReceiveMessageRequest"), call)
+            return
+        owner = self._owner_of(request, call)
+        if owner:
+            await self._stream_from(owner, raw, call, service_pb2.ReceiveMessageResponse)
+        else:
+            await self._receives.handle(request, call)
 
     async def _pull(self, raw: bytes, call: Call) -> None:
-        if not await self._forwarded_stream(service_pb2.PullMessageRequest, raw, call):
-            await self._pulls.pull(raw, call)
-
-    async def _forwarded_stream(
-        self,
-        request_type: type[service_pb2.ReceiveMessageRequest] | type[service_pb2.PullMessageRequest],
-        raw: bytes,
-        call: Call,
-    ) -> bool:
-        """Answers the call from the broker it names, if that is another one. False when it is for this one."""
         try:
-            owner = self._foreign.other(request_type.FromString(raw).message_queue.broker.name, call)
+            request = service_pb2.PullMessageRequest.FromString(raw)
         except DecodeError:
-            return False  # the desk says so
-        if not owner:
-            return False
+            await self._pulls.refuse(RequestRefused(Code.BAD_REQUEST, "not a PullMessageRequest"), call)
+            return
+        owner = self._owner_of(request, call)
+        if owner:
+            await self._stream_from(owner, raw, call, service_pb2.PullMessageResponse)
+        else:
+            await self._pulls.pull(request, call)
+
+    async def _stream_from(self, owner: str, raw: bytes, call: Call, response_type: Any) -> None:
+        """Answers the call from the other broker that it names."""
         answers = self._foreign.stream(owner, call.path, raw, call)
         try:
             async for message in answers:
                 await call.write(message)
         except RazzoError as error:
-            response: Any = service_pb2.ReceiveMessageResponse
-            if request_type is service_pb2.PullMessageRequest:
-                response = service_pb2.PullMessageResponse
-            await call.write(response(status=status_of(error)).SerializeToString())
+            await call.write(response_type(status=status_of(error)).SerializeToString())
         finally:
             await answers.aclose()  # type: ignore[attr-defined]
-        return True
 
     async def _telemetry(self, call: Call) -> None:
         try:

@@ -12,7 +12,6 @@ byte and the effective topic: a handle works only for the group and topic it was
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import struct
 from collections.abc import Callable
@@ -21,10 +20,9 @@ from typing import NamedTuple, TypeAlias
 
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RequestRefused
-from razzo.protocol.limits import BROKER_NAME_BYTES_MAX, HANDLE_CHARS_MAX
+from razzo.protocol.limits import BROKER_NAME_BYTES_MAX
+from razzo.runtime.handles import VERSION, HandleKind, decoded
 
-VERSION = 1
-RECEIPT = ord("R")
 SECRET_BYTES = 16
 
 _PAYLOAD = struct.Struct(">IQIQ")
@@ -52,7 +50,7 @@ class ReceiptHandles:
             raise ValueError(f"a broker name has 1 to {BROKER_NAME_BYTES_MAX} bytes, not {len(name)}")
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"the secret has {SECRET_BYTES} bytes, not {len(secret)}")
-        self.prefix = bytes((VERSION, RECEIPT, len(name))) + name
+        self.prefix = bytes((VERSION, HandleKind.RECEIPT.value, len(name))) + name
         self.secret = secret
         self._siphash = siphash
         self._size = len(self.prefix) + _PAYLOAD.size + _MAC.size
@@ -66,13 +64,8 @@ class ReceiptHandles:
     def read(self, context: bytes, handle: str) -> Receipt:
         """The delivery that a handle names. INVALID_RECEIPT_HANDLE when it is not this broker's, or was made for
         another group or topic."""
-        if not handle or len(handle) > HANDLE_CHARS_MAX:
-            raise _refused()
-        try:
-            raw = base64.b64decode(handle + "=" * (-len(handle) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
-            raise _refused() from None
-        if len(raw) != self._size or not raw.startswith(self.prefix):
+        raw = decoded(handle)
+        if raw is None or len(raw) != self._size or not raw.startswith(self.prefix):
             raise _refused()
         body = raw[: -_MAC.size]
         if self._siphash(self.secret, body + context) != _MAC.unpack_from(raw, len(body))[0]:

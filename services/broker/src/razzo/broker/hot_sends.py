@@ -7,13 +7,13 @@ answer is the same; a randomised test holds them together (tests/model/hot_wire)
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from apache.rocketmq.v2 import service_pb2
 from razzo.broker.broker import Broker
 from razzo.broker.incoming import packed_host
-from razzo.broker.sending import NOT_FLUSHED, refuse
 from razzo.broker.topics import TopicType
+from razzo.broker.unanswered import NOT_FLUSHED, Unanswered
 from razzo.door.methods import BatchCall, answer_many
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RazzoError
@@ -25,23 +25,16 @@ from razzo.runtime.status import status
 class HotSends:
     """Give `first` to a `SendDesk`."""
 
-    def __init__(self, broker: Broker, waiting_max: int, *, wait_for_flush: bool) -> None:
+    def __init__(self, broker: Broker, unanswered: Unanswered, *, wait_for_flush: bool) -> None:
         self._broker = broker
-        self._waiting_max = waiting_max
+        self._unanswered = unanswered
         self._wait_for_flush = wait_for_flush
-        self._waiting = 0
         self._topics_version = -1
         self._offered: dict[str, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def waiting(self) -> int:
-        """Messages stored and not answered yet."""
-        return self._waiting
 
     def first(self, calls: list[BatchCall]) -> list[BatchCall]:
         """Stores and answers the calls it can; gives back the others, in order."""
-        if self._waiting + len(calls) > self._waiting_max:
+        if not self._unanswered.has_room(len(calls)):
             return calls
         if self._topics_version != self._broker.topics.version:
             self._offer_topics()
@@ -73,29 +66,10 @@ class HotSends:
                 stored.append(call)
                 ready.append(answer)
         if self._wait_for_flush:
-            self._waiting += len(stored)
-            task = asyncio.get_running_loop().create_task(self._answer_when_flushed(stored, ready, end))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._unanswered.answer_when_flushed(stored, len(stored), end, partial(_answer_flushed, stored, ready))
         else:
             answer_many(stored, ready)
         return others
-
-    async def drain(self) -> None:
-        """Waits until every send that was taken is answered."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    async def _answer_when_flushed(self, stored: list[BatchCall], ready: list[bytes], end: int) -> None:
-        try:
-            flushed = await self._broker.wait_flushed(end)
-        except Exception as error:
-            for call in stored:
-                refuse(call, error)
-            return
-        finally:
-            self._waiting -= len(stored)
-        answer_many(stored, ready if flushed else [_not_flushed(answer) for answer in ready])
 
     def _offer_topics(self) -> None:
         """Tells the kernel which topics take NORMAL messages, and over how many queues."""
@@ -115,6 +89,10 @@ class HotSends:
             if self._offered.get(name) != queues:
                 self._broker.store.offer_topic(name, queues)
         self._offered = offered
+
+
+def _answer_flushed(calls: list[BatchCall], ready: list[bytes], flushed: bool) -> None:
+    answer_many(calls, ready if flushed else [_not_flushed(answer) for answer in ready])
 
 
 def _not_flushed(answer: bytes) -> bytes:

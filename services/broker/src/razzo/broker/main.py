@@ -37,6 +37,7 @@ from razzo.broker.settings import BrokerSettings, FlushChoice
 from razzo.broker.settling import AckDesk, SettleDesk
 from razzo.broker.state_log import StateLog
 from razzo.broker.topics import TopicTable
+from razzo.broker.unanswered import Unanswered
 from razzo.door import open_server
 from razzo.door.server import DoorLimits, TlsFiles
 from razzo.protocol import methods
@@ -97,8 +98,8 @@ async def compose(settings: BrokerSettings, life: Lifecycle) -> Mapping[str, obj
         settings.register_timeout_s,
         lambda view: forwarder.retain(peer_address(each) for each in view.brokers),
     )
-    sends = _Sends(broker, settings)
-    client_api = _client_api(broker, announcer, forwarder, sends)
+    unanswered = Unanswered(broker, settings.waiting_sends_max)
+    client_api = _client_api(broker, announcer, forwarder, _send_desk(broker, unanswered, settings))
     health = HealthBoard(methods.MESSAGING_SERVICE, methods.CLUSTER_ADMIN_SERVICE)
     peers = PeerServer(peer_table(client_api, AdminApi(broker, announcer.own), health))
     door = open_server(settings.door.value, client_api.table(), DoorLimits(), _tls(settings))
@@ -121,7 +122,7 @@ async def compose(settings: BrokerSettings, life: Lifecycle) -> Mapping[str, obj
         broker.long_polls.end_all()
 
     await life.start("broker", start_broker, broker.stop)
-    life.on_stop("sends", sends.drain)
+    life.on_stop("sends", unanswered.drain)
     life.on_stop("channels to brokers", forwarder.close)
     await life.start("peer port", start_peers, partial(peers.stop, settings.stop_grace_s))
     await life.start("client port", start_door, partial(door.stop, settings.stop_grace_s))
@@ -169,27 +170,21 @@ async def _recovered(settings: BrokerSettings, store: Store) -> Broker:
     )
 
 
-class _Sends:
+def _send_desk(broker: Broker, unanswered: Unanswered, settings: BrokerSettings) -> SendDesk:
     """Both ways in for SendMessage."""
-
-    def __init__(self, broker: Broker, settings: BrokerSettings) -> None:
-        waiting_max, sync = settings.waiting_sends_max, settings.flush_mode is FlushChoice.SYNC
-        self.hot = HotSends(broker, waiting_max, wait_for_flush=sync)
-        self.desk = SendDesk(broker, waiting_max, wait_for_flush=sync, first=self.hot.first)
-
-    async def drain(self) -> None:
-        await self.hot.drain()
-        await self.desk.drain()
+    sync = settings.flush_mode is FlushChoice.SYNC
+    hot = HotSends(broker, unanswered, wait_for_flush=sync)
+    return SendDesk(broker, unanswered, wait_for_flush=sync, first=hot.first)
 
 
-def _client_api(broker: Broker, announcer: Announcer, forwarder: Forwarder, sends: _Sends) -> ClientApi:
+def _client_api(broker: Broker, announcer: Announcer, forwarder: Forwarder, sends: SendDesk) -> ClientApi:
     dead_letters = DeadLetters(broker)
     foreign = Foreign(broker.options.name, announcer.book, forwarder)
     return ClientApi(
         broker,
         announcer.book,
         foreign,
-        sends.desk,
+        sends,
         AckDesk(broker, foreign, HotAcks(broker).first),
         ReceiveDesk(broker, dead_letters),
         SettleDesk(broker, dead_letters),

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from google.protobuf.message import DecodeError
-
 from apache.rocketmq.v2 import definition_pb2, service_pb2
 from razzo.broker import filters, outgoing
 from razzo.broker.broker import Broker
@@ -35,15 +33,14 @@ class PullDesk:
         self._broker = broker
         self._numbers = itertools.count(1)
 
-    async def pull(self, raw: bytes, call: Call) -> None:
-        """Mount as a server stream."""
+    async def refuse(self, error: RequestRefused, call: Call) -> None:
+        await call.write_raw(outgoing.refused_pull_frames(status_of(error)))
+
+    async def pull(self, request: service_pb2.PullMessageRequest, call: Call) -> None:
+        """Serves a stream of PullMessage, decoded by `ClientApi`."""
         try:
-            request = service_pb2.PullMessageRequest.FromString(raw)
             client_id_of(call)
             messages, next_offset = await self._pull(request, call)
-        except DecodeError:
-            error = RequestRefused(Code.BAD_REQUEST, "not a PullMessageRequest")
-            await call.write_raw(outgoing.refused_pull_frames(status_of(error)))
         except Exception as error:
             await call.write_raw(outgoing.refused_pull_frames(status_of(error, request_id_of(call))))
         else:

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from apache.rocketmq.v2 import definition_pb2, service_pb2
 from razzo.broker import filters, outgoing
 from razzo.broker.broker import Broker
@@ -28,9 +26,8 @@ from razzo.door.methods import Call
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RequestRefused
-from razzo.protocol.names import check_group, check_topic
 from razzo.protocol.properties import TAGS
-from razzo.runtime.requests import client_id_of, effective_name, namespace_of, request_id_of
+from razzo.runtime.requests import client_id_of, names_of, namespace_of, request_id_of
 from razzo.runtime.status import status_of
 from razzo.storage import StoredMessage, tag_hash
 
@@ -54,7 +51,7 @@ class Wanted(NamedTuple):
 
 
 class ReceiveDesk:
-    """Mount `handle` as a server stream."""
+    """Serves the streams of ReceiveMessage, decoded by `ClientApi`."""
 
     def __init__(self, broker: Broker, dead_letters: DeadLetters) -> None:
         self._broker = broker
@@ -62,16 +59,14 @@ class ReceiveDesk:
         self._frames = outgoing.ReceiveFrames(broker.handles)
         self._turn = 0
 
-    async def handle(self, raw: bytes, call: Call) -> None:
+    async def refuse(self, error: RequestRefused, call: Call) -> None:
+        await call.write_raw(outgoing.empty_frames(status_of(error), self._broker.now_ms()))
+
+    async def handle(self, request: service_pb2.ReceiveMessageRequest, call: Call) -> None:
         broker = self._broker
         try:
-            request = service_pb2.ReceiveMessageRequest.FromString(raw)
             wanted = await self._check(request, call)
             delivered = await self._wait_for(wanted, _poll_s(request, call))
-        except DecodeError:
-            error = RequestRefused(Code.BAD_REQUEST, "not a ReceiveMessageRequest")
-            await call.write_raw(outgoing.empty_frames(status_of(error), broker.now_ms()))
-            return
         except Exception as error:
             await call.write_raw(outgoing.empty_frames(status_of(error, request_id_of(call)), broker.now_ms()))
             return
@@ -262,14 +257,6 @@ class ReceiveDesk:
             if lease is not None and lease[0] == letter.attempts:
                 delivery.ack(key, letter.offset, *lease)
         self._broker.touched()
-
-
-def names_of(group: definition_pb2.Resource, topic: definition_pb2.Resource, namespace: str) -> tuple[str, str]:
-    """Effective names of group and topic, checked for what no name can be."""
-    group_name, topic_name = effective_name(group, namespace), effective_name(topic, namespace)
-    check_group(group_name)
-    check_topic(topic_name)
-    return group_name, topic_name
 
 
 def check_readable(topic: Topic, group: Group) -> None:

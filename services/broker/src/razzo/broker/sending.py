@@ -6,10 +6,9 @@ before (`first`): it answers them itself and leaves the rest in order.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -17,22 +16,17 @@ from apache.rocketmq.v2 import definition_pb2, service_pb2
 from razzo.broker import incoming
 from razzo.broker.broker import Broker, end_of
 from razzo.broker.topics import Topic, TopicType, check_served
+from razzo.broker.unanswered import NOT_FLUSHED, Unanswered, refuse
 from razzo.door.methods import BatchCall, answer_many
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import BrokerFault, RazzoError, RequestRefused
-from razzo.runtime.requests import client_id_of, effective_name, namespace_of, peer_of, request_id_of
+from razzo.runtime.requests import client_id_of, effective_name, namespace_of, peer_of
 from razzo.runtime.status import status as status_with
-from razzo.runtime.status import status_of
 from razzo.storage import Appended, NewMessage
-
-log = logging.getLogger(__name__)
 
 First: TypeAlias = Callable[[list[BatchCall]], list[BatchCall]]
 """Takes calls, answers those it can, gives back the others."""
-
-
-NOT_FLUSHED = "stored, but not known to be on disk yet"
 
 
 class _Prepared(NamedTuple):
@@ -46,18 +40,13 @@ class _Prepared(NamedTuple):
 class SendDesk:
     """Mount `handle` as a unary batch handler."""
 
-    def __init__(self, broker: Broker, waiting_max: int, *, wait_for_flush: bool, first: First | None = None) -> None:
+    def __init__(
+        self, broker: Broker, unanswered: Unanswered, *, wait_for_flush: bool, first: First | None = None
+    ) -> None:
         self._broker = broker
-        self._waiting_max = waiting_max
+        self._unanswered = unanswered
         self._wait_for_flush = wait_for_flush
         self._first = first
-        self._waiting = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def waiting(self) -> int:
-        """Messages stored and not answered yet."""
-        return self._waiting
 
     def handle(self, calls: list[BatchCall]) -> None:
         if self._first is not None:
@@ -73,11 +62,6 @@ class SendDesk:
                 prepared.append(each)
         if prepared:
             self._store(prepared)
-
-    async def drain(self) -> None:
-        """Waits until every send that was taken is answered."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
 
     # --- decode and check
 
@@ -102,7 +86,7 @@ class SendDesk:
             raise RequestRefused(Code.MESSAGE_CORRUPTED, "the messages of a request go to one topic")
         name = names.pop()
         if self._broker.may_create_topic(name):
-            self._spawn(self._make_topic_and_send(name, call))
+            self._unanswered.spawn(self._make_topic_and_send(name, call))
             return None
         return self._check(call, list(messages), self._broker.topics.get(name))
 
@@ -110,8 +94,8 @@ class SendDesk:
         if not topic.writable:
             raise RequestRefused(Code.FORBIDDEN, f"the topic {topic.name!r} has no write permission")
         check_served(topic)
-        if self._waiting + len(messages) > self._waiting_max:
-            raise BrokerFault(Code.TOO_MANY_REQUESTS, f"{self._waiting} messages wait for the disk")
+        if not self._unanswered.has_room(len(messages)):
+            raise BrokerFault(Code.TOO_MANY_REQUESTS, f"{self._unanswered.messages} messages wait for the disk")
         broker = self._broker
         now_ms = broker.now_ms()
         kinds = [incoming.check(message, topic, now_ms) for message in messages]
@@ -153,29 +137,18 @@ class SendDesk:
                     self._store([each])
             return
         if self._wait_for_flush:
-            self._waiting += len(appended)
-            self._spawn(self._answer_when_flushed(prepared, appended))
+            calls = [each.call for each in prepared]
+            answer = partial(_answer_flushed, prepared, appended)
+            self._unanswered.answer_when_flushed(calls, len(appended), end_of(appended[-1]), answer)
         else:
             _answer(prepared, appended, Code.OK, "OK")
 
-    async def _answer_when_flushed(self, prepared: list[_Prepared], appended: list[Appended]) -> None:
-        try:
-            flushed = await self._broker.wait_flushed(end_of(appended[-1]))
-        except Exception as error:
-            for each in prepared:
-                refuse(each.call, error)
-            return
-        finally:
-            self._waiting -= len(appended)
-        if flushed:
-            _answer(prepared, appended, Code.OK, "OK")
-        else:
-            _answer(prepared, appended, Code.MASTER_PERSISTENCE_TIMEOUT, NOT_FLUSHED)
 
-    def _spawn(self, body: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(body)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+def _answer_flushed(prepared: list[_Prepared], appended: list[Appended], flushed: bool) -> None:
+    if flushed:
+        _answer(prepared, appended, Code.OK, "OK")
+    else:
+        _answer(prepared, appended, Code.MASTER_PERSISTENCE_TIMEOUT, NOT_FLUSHED)
 
 
 def _answer(prepared: list[_Prepared], appended: list[Appended], code: Code, text: str) -> None:
@@ -189,9 +162,3 @@ def _answer(prepared: list[_Prepared], appended: list[Appended], code: Code, tex
             response.entries.add(status=status, message_id=message_id, offset=next(places).queue_offset)
         responses.append(response.SerializeToString())
     answer_many([each.call for each in prepared], responses)
-
-
-def refuse(call: BatchCall, error: Exception) -> None:
-    """Answers with the code that stands for an exception."""
-    status = status_of(error, request_id_of(call))
-    call.answer(service_pb2.SendMessageResponse(status=status).SerializeToString())

@@ -18,13 +18,12 @@ from razzo.broker.foreign import Foreign
 from razzo.broker.handles import Receipt, context_of
 from razzo.broker.lease_queue import Outcome
 from razzo.broker.outgoing import message_id_of
-from razzo.broker.receiving import names_of
 from razzo.door.methods import BatchCall, Call, answer_many
 from razzo.protocol import limits
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RequestRefused
 from razzo.protocol.methods import ACK_MESSAGE
-from razzo.runtime.requests import client_id_of, namespace_of, request_id_of
+from razzo.runtime.requests import ack_names, client_id_of, names_of, namespace_of, request_id_of
 from razzo.runtime.status import ok, status_of
 from razzo.runtime.status import status as status_with
 
@@ -67,11 +66,7 @@ class AckDesk:
             request = service_pb2.AckMessageRequest.FromString(call.request)
         except DecodeError as error:
             raise RequestRefused(Code.BAD_REQUEST, "not an AckMessageRequest") from error
-        if not 0 < len(request.entries) <= limits.ACK_ENTRIES_MAX:
-            raise RequestRefused(
-                Code.BAD_REQUEST, f"{len(request.entries)} entries, must be 1 to {limits.ACK_ENTRIES_MAX}"
-            )
-        group, topic = names_of(request.group, request.topic, namespace_of(call))
+        group, topic = ack_names(request, namespace_of(call))
         context = context_of(group, topic)
         statuses: list[definition_pb2.Status | None] = []
         elsewhere: dict[str, list[int]] = {}

@@ -16,14 +16,14 @@ from razzo.nameserver.broker_calls import BrokerCalls
 from razzo.nameserver.calls import decoded, stream_with_status, with_status
 from razzo.nameserver.cluster import Cluster
 from razzo.nameserver.placement import Placement
-from razzo.protocol import limits, methods
+from razzo.protocol import methods
 from razzo.protocol.codes import Code, merged
 from razzo.protocol.errors import RazzoError, RequestRefused
-from razzo.protocol.names import check_group, check_topic
+from razzo.protocol.names import check_topic
 from razzo.runtime.clients import ClientTable
 from razzo.runtime.forwarding import carried_metadata
 from razzo.runtime.handles import HandleKind, broker_name
-from razzo.runtime.requests import caller_of, client_id_of, effective_name, namespace_of, request_id_of
+from razzo.runtime.requests import ack_names, caller_of, client_id_of, effective_name, namespace_of, request_id_of
 from razzo.runtime.routes import Serving
 from razzo.runtime.status import status_of
 from razzo.v1 import registry_pb2
@@ -143,7 +143,7 @@ class ForwardedApi:
         """A batch may hold messages of several brokers: each gets its own, and the client one answer in its order."""
         ack = decoded(service_pb2.AckMessageRequest, request)
         client_id_of(call)
-        _check_ack(ack, namespace_of(call))
+        ack_names(ack, namespace_of(call))
         by_broker: dict[str, list[int]] = {}
         refused: dict[int, RazzoError] = {}
         for index, entry in enumerate(ack.entries):
@@ -256,14 +256,6 @@ class ForwardedApi:
         if len(answer.entries) != len(part.entries):
             return [answer.status] * len(part.entries)
         return [entry.status for entry in answer.entries]
-
-
-def _check_ack(ack: service_pb2.AckMessageRequest, namespace: str) -> None:
-    """What a broker refuses of an ack without looking at its handles, in the broker's order."""
-    if not 0 < len(ack.entries) <= limits.ACK_ENTRIES_MAX:
-        raise RequestRefused(Code.BAD_REQUEST, f"{len(ack.entries)} entries, must be 1 to {limits.ACK_ENTRIES_MAX}")
-    check_group(effective_name(ack.group, namespace))
-    check_topic(effective_name(ack.topic, namespace))
 
 
 def _lite_code(answer: bytes) -> int:

@@ -40,8 +40,8 @@ REFUSALS = {
 
 def broker_name(handle: str, kind: HandleKind) -> str:
     """The name of the broker that made `handle`. RequestRefused when it is not a handle of this kind."""
-    raw = _decode(handle, kind)
-    if len(raw) < HEADER_BYTES + MAC_BYTES or raw[0] != VERSION or raw[1] != kind.value:
+    raw = decoded(handle)
+    if raw is None or len(raw) < HEADER_BYTES + MAC_BYTES or raw[0] != VERSION or raw[1] != kind.value:
         raise _refusal(kind)
     end = HEADER_BYTES + raw[2]
     if raw[2] == 0 or end + MAC_BYTES > len(raw):
@@ -52,13 +52,14 @@ def broker_name(handle: str, kind: HandleKind) -> str:
         raise _refusal(kind) from None
 
 
-def _decode(handle: str, kind: HandleKind) -> bytes:
+def decoded(handle: str) -> bytes | None:
+    """The bytes of a handle; None when it is not base64url, empty, or longer than any handle."""
     if not handle or len(handle) > HANDLE_CHARS_MAX:
-        raise _refusal(kind)
+        return None
     try:
         return base64.b64decode(handle + "=" * (-len(handle) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise _refusal(kind) from None
+        return None
 
 
 def _refusal(kind: HandleKind) -> RequestRefused:

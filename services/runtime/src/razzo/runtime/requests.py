@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote
 
-from apache.rocketmq.v2 import definition_pb2
+from apache.rocketmq.v2 import definition_pb2, service_pb2
 from razzo.protocol.codes import Code
 from razzo.protocol.errors import RequestRefused
-from razzo.protocol.limits import CLIENT_ID_BYTES_MAX
-from razzo.protocol.names import qualified
+from razzo.protocol.limits import ACK_ENTRIES_MAX, CLIENT_ID_BYTES_MAX
+from razzo.protocol.names import check_group, check_topic, qualified
 
 CLIENT_ID = "x-mq-client-id"
 REQUEST_ID = "x-mq-request-id"
@@ -129,3 +129,18 @@ def peer_host_port(peer: str) -> tuple[str, int]:
 def effective_name(resource: definition_pb2.Resource, namespace: str) -> str:
     """The name under which a topic or group is kept: the resource's own namespace, else the header's, else none."""
     return qualified(resource.resource_namespace or namespace, resource.name)
+
+
+def ack_names(ack: service_pb2.AckMessageRequest, namespace: str) -> tuple[str, str]:
+    """Effective names of an ack's group and topic, after what any node refuses of it without looking at its handles."""
+    if not 0 < len(ack.entries) <= ACK_ENTRIES_MAX:
+        raise RequestRefused(Code.BAD_REQUEST, f"{len(ack.entries)} entries, must be 1 to {ACK_ENTRIES_MAX}")
+    return names_of(ack.group, ack.topic, namespace)
+
+
+def names_of(group: definition_pb2.Resource, topic: definition_pb2.Resource, namespace: str) -> tuple[str, str]:
+    """Effective names of group and topic, checked for what no name can be."""
+    group_name, topic_name = effective_name(group, namespace), effective_name(topic, namespace)
+    check_group(group_name)
+    check_topic(topic_name)
+    return group_name, topic_name

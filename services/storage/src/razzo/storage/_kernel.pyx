@@ -21,6 +21,7 @@ Parts, in the order they build on one another (each `.pxi` says which format sec
     wire.pxi         protobuf reading and writing without objects
     send_walk.pxi    SendMessageRequest, read
     send_wire.pxi    SendWire: requests to records, records to answers
+    handle_seal.pxi  HandleSeal: receipt handles, made and opened
     receive_wire.pxi ReceiveWire: records to the elements of a receive stream
     ack_wire.pxi     AckWire: acknowledgements to the deliveries they name
 
@@ -63,5 +64,6 @@ include "face_helpers.pxi"
 include "wire.pxi"
 include "send_walk.pxi"
 include "send_wire.pxi"
+include "handle_seal.pxi"
 include "receive_wire.pxi"
 include "ack_wire.pxi"

@@ -8,51 +8,6 @@ cdef enum:
     ACK_ENTRY_HANDLE = 2
 
 
-cdef inline int base64_value(uint8_t c) noexcept nogil:
-    if 65 <= c <= 90:
-        return c - 65
-    if 97 <= c <= 122:
-        return c - 71
-    if 48 <= c <= 57:
-        return c + 4
-    return 62 if c == c"-" else 63 if c == c"_" else -1
-
-
-cdef Py_ssize_t read_base64_url(uint8_t* out, Span text) noexcept nogil:
-    """Bytes written (three for each four characters), or -1 when it is not canonical base64url without padding."""
-    cdef uint32_t bits = 0
-    cdef int held = 0
-    cdef int value
-    cdef Py_ssize_t i
-    cdef uint8_t* at = out
-    if text.size % 4 == 1:
-        return -1
-    for i in range(text.size):
-        value = base64_value(text.at[i])
-        if value < 0:
-            return -1
-        bits = (bits << 6) | <uint32_t>value
-        held += 6
-        if held >= 8:
-            held -= 8
-            at[0] = <uint8_t>(bits >> held)
-            at += 1
-            bits &= (1U << held) - 1
-    return at - out if bits == 0 else -1
-
-
-cdef int walk_name(Span span, Span* name) noexcept nogil:
-    """The name of a Resource without a namespace."""
-    cdef WireReader reader = wire_reader(span)
-    cdef WireField field
-    name.size = 0
-    while wire_next(&reader, &field):
-        if field.number != RESOURCE_NAME or field.kind != WIRE_BYTES:
-            return NOT_HOT
-        name[0] = field.span
-    return NOT_HOT if reader.broken or name.size == 0 or text_class(name[0]) != TEXT_PLAIN else HOT
-
-
 cdef int walk_ack_entry(Span span, Span* message_id, Span* handle) noexcept nogil:
     cdef WireReader reader = wire_reader(span)
     cdef WireField field
@@ -74,20 +29,14 @@ cdef int walk_ack_entry(Span span, Span* message_id, Span* handle) noexcept nogi
 cdef class AckWire:
     """Acknowledgements of this broker's own receipt handles, for groups and topics of the default namespace.
 
-    `prefix` and `secret` as for ReceiveWire; `entries_max` entries at most are taken in one request.
+    `prefix` and `secret` as for HandleSeal; `entries_max` entries at most are taken in one request.
     """
 
-    cdef bytes prefix
-    cdef bytes secret
+    cdef HandleSeal seal
     cdef int entries_max
 
     def __cinit__(self, bytes prefix not None, bytes secret not None, *, int entries_max):
-        if len(secret) != SECRET_BYTES:
-            raise ValueError(f"the secret has {SECRET_BYTES} bytes, not {len(secret)}")
-        if len(prefix) + RECEIPT_PAYLOAD_BYTES + MAC_BYTES > HANDLE_BYTES_MAX:
-            raise ValueError(f"a handle's prefix of {len(prefix)} bytes is too long")
-        self.prefix = prefix
-        self.secret = secret
+        self.seal = HandleSeal(prefix, secret)
         self.entries_max = entries_max
 
     def read(self, bytes request not None):
@@ -123,29 +72,13 @@ cdef class AckWire:
                 continue
             if len(receipts) == self.entries_max or walk_ack_entry(field.span, &message_id, &handle) != HOT:
                 return None
-            receipt = self.receipt(handle, context, context_len)
+            receipt = self.seal.open(handle, context, context_len)
             if receipt is None:
                 return None
             receipts.append(receipt)
         if not receipts:
             return None
         return (<const char*>group.at)[:group.size].decode(), (<const char*>topic.at)[:topic.size].decode(), receipts
-
-    cdef object receipt(self, Span handle, const uint8_t* context, Py_ssize_t context_len):
-        cdef uint8_t raw[HANDLE_BYTES_MAX + CONTEXT_BYTES_MAX]
-        cdef Py_ssize_t prefix_len = PyBytes_GET_SIZE(self.prefix)
-        cdef Py_ssize_t signed = prefix_len + RECEIPT_PAYLOAD_BYTES
-        cdef const char* at
-        cdef uint64_t mac
-        if (handle.size > HANDLE_BYTES_MAX or read_base64_url(raw, handle) != signed + MAC_BYTES
-                or memcmp(raw, PyBytes_AS_STRING(self.prefix), prefix_len) != 0):
-            return None
-        mac = rz_get64(<char*>raw + signed)
-        memcpy(raw + signed, context, context_len)
-        if mac != sip24(<const uint8_t*>PyBytes_AS_STRING(self.secret), raw, signed + context_len):
-            return None
-        at = <char*>raw + prefix_len
-        return rz_get32(at), rz_get64(at + 4), rz_get32(at + 12), rz_get64(at + 16)
 
     def answer(self, bytes request not None):
         """AckMessageResponse with OK for every entry of a request that `read` took."""

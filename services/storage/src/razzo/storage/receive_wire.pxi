@@ -8,42 +8,9 @@ cdef enum:
     FRAME_HEAD_BYTES = 5
     MD5_HEX_BYTES = 32
     DIGEST_TYPE_MD5 = 2
-    RECEIPT_PAYLOAD_BYTES = 24      # queue id u32, queue offset u64, attempt u32, hand-out time u64
-    MAC_BYTES = 8
-    SECRET_BYTES = 16
-    HANDLE_BYTES_MAX = 512          # before base64
-    CONTEXT_BYTES_MAX = 1024
     # Everything in SystemProperties but tag, keys, ids, hosts, trace context and handle: numbers, times, digest, field keys.
     SYSTEM_FIXED_BYTES = 224
     FRAMES_AT_ONCE_MAX = 1024
-
-cdef const char* BASE64_URL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-
-cdef Py_ssize_t put_base64_url(uint8_t* out, const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """RFC 4648 section 5, without padding; returns the characters written."""
-    cdef uint8_t* at = out
-    cdef Py_ssize_t i = 0
-    cdef uint32_t three
-    while i + 3 <= size:
-        three = <uint32_t>data[i] << 16 | <uint32_t>data[i + 1] << 8 | data[i + 2]
-        at[0] = BASE64_URL[three >> 18]
-        at[1] = BASE64_URL[(three >> 12) & 63]
-        at[2] = BASE64_URL[(three >> 6) & 63]
-        at[3] = BASE64_URL[three & 63]
-        at += 4
-        i += 3
-    if size - i == 1:
-        at[0] = BASE64_URL[data[i] >> 2]
-        at[1] = BASE64_URL[(data[i] & 3) << 4]
-        at += 2
-    elif size - i == 2:
-        at[0] = BASE64_URL[data[i] >> 2]
-        at[1] = BASE64_URL[(data[i] & 3) << 4 | data[i + 1] >> 4]
-        at[2] = BASE64_URL[(data[i + 1] & 15) << 2]
-        at += 3
-    return at - out
-
 
 cdef inline Py_ssize_t time_size(int64_t ms) noexcept nogil:
     """Of a Timestamp or Duration, for ms >= 0."""
@@ -184,24 +151,17 @@ cdef uint8_t* put_user_properties(uint8_t* out, const uint8_t* properties, Py_ss
 cdef class ReceiveWire:
     """Messages handed out, as ReceiveMessageResponse elements with their receipt handles.
 
-    `prefix` is the head of every handle of this broker and `secret` (16 bytes) seals them; their layout is fixed by
-    `razzo.broker.handles`, which is also what reads them.
+    `prefix` and `secret` as for HandleSeal.
     """
 
-    cdef bytes prefix
-    cdef bytes secret
+    cdef HandleSeal seal
     cdef NameFilter reserved
     cdef uint8_t* scratch
     cdef Py_ssize_t scratch_room
     cdef char digests[FRAMES_AT_ONCE_MAX * MD5_HEX_BYTES]
 
     def __cinit__(self, bytes prefix not None, bytes secret not None, *, reserved_names, reserved_prefixes):
-        if len(secret) != SECRET_BYTES:
-            raise ValueError(f"the secret has {SECRET_BYTES} bytes, not {len(secret)}")
-        if len(prefix) + RECEIPT_PAYLOAD_BYTES + MAC_BYTES > HANDLE_BYTES_MAX:
-            raise ValueError(f"a handle's prefix of {len(prefix)} bytes is too long")
-        self.prefix = prefix
-        self.secret = secret
+        self.seal = HandleSeal(prefix, secret)
         fill_name_filter(&self.reserved, reserved_names, reserved_prefixes)
 
     def __dealloc__(self):
@@ -270,6 +230,8 @@ cdef class ReceiveWire:
         """SystemProperties into the scratch buffer, in the order of field numbers."""
         cdef uint8_t* out = self.scratch
         cdef uint8_t host[24]
+        cdef uint8_t handle[HANDLE_CHARS_MAX]
+        cdef Py_ssize_t size
         if view.tag.size:
             out = put_text(out, 0x0A, view.tag.at, view.tag.size)
         out = put_keys(out, view.keys)
@@ -287,7 +249,8 @@ cdef class ReceiveWire:
             out = put_text(out, 0x42, host, put_ipv4_host(host, <const uint8_t*>PyBytes_AS_STRING(message.raw_born_host)))
         out = put_time(out, 0x4A, message.store_ms)
         out = put_text(out, 0x52, host, put_ipv4_host(host, <const uint8_t*>PyBytes_AS_STRING(message.raw_store_host)))
-        out = self.put_handle(out, message, attempt, pop_ms, context)
+        size = self.seal.put(handle, message.queue_id, message.queue_offset, attempt, pop_ms, context)
+        out = put_text(out, 0x62, handle, size)
         if message.queue_id:
             out = put_number(out, 0x68, message.queue_id)
         out = put_number(out, 0x70, message.queue_offset)
@@ -298,22 +261,6 @@ cdef class ReceiveWire:
             out[0] = 0x92               # field 18
             out = put_text(out + 1, 0x01, view.trace_context.at, view.trace_context.size)
         return out
-
-    cdef uint8_t* put_handle(self, uint8_t* out, StoredMessage message, int32_t attempt, int64_t pop_ms,
-                             bytes context) noexcept:
-        cdef uint8_t raw[HANDLE_BYTES_MAX + CONTEXT_BYTES_MAX]
-        cdef uint8_t text[2 * HANDLE_BYTES_MAX]
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(self.prefix)
-        memcpy(raw, PyBytes_AS_STRING(self.prefix), size)
-        rz_put32(<char*>raw + size, message.queue_id)
-        rz_put64(<char*>raw + size + 4, message.queue_offset)
-        rz_put32(<char*>raw + size + 12, attempt)
-        rz_put64(<char*>raw + size + 16, pop_ms)
-        size += RECEIPT_PAYLOAD_BYTES
-        memcpy(raw + size, PyBytes_AS_STRING(context), PyBytes_GET_SIZE(context))
-        rz_put64(<char*>raw + size,
-                 sip24(<const uint8_t*>PyBytes_AS_STRING(self.secret), raw, size + PyBytes_GET_SIZE(context)))
-        return put_text(out, 0x62, text, put_base64_url(text, raw, size + MAC_BYTES))
 
     cdef int make_room(self, Py_ssize_t size) except -1:
         cdef uint8_t* scratch

@@ -39,6 +39,7 @@ cdef enum:
 
 
 cdef struct SendView:
+    TopicState* target      # filled by SendWire: the topic as the writer keeps it
     Span message            # the Message, walked again for its properties when they are written
     Span system             # its SystemProperties, walked again for its keys
     Span topic
@@ -64,6 +65,18 @@ cdef struct SendLimits:
 
 cdef inline bint text_has(Span text, uint8_t byte) noexcept nogil:
     return text.size > 0 and memchr(text.at, byte, text.size) != NULL
+
+
+cdef int walk_name(Span span, Span* name) noexcept nogil:
+    """The name of a Resource without a namespace."""
+    cdef WireReader reader = wire_reader(span)
+    cdef WireField field
+    name.size = 0
+    while wire_next(&reader, &field):
+        if field.number != RESOURCE_NAME or field.kind != WIRE_BYTES:
+            return NOT_HOT
+        name[0] = field.span
+    return NOT_HOT if reader.broken or name.size == 0 or text_class(name[0]) != TEXT_PLAIN else HOT
 
 
 cdef int walk_timestamp_ms(Span span, int64_t* out) noexcept nogil:
@@ -210,13 +223,7 @@ cdef int walk_send(const uint8_t* data, Py_ssize_t size, const SendLimits* limit
         return NOT_HOT
 
     span = view.topic
-    view.topic.size = 0
-    reader = wire_reader(span)
-    while wire_next(&reader, &field):
-        if field.number != RESOURCE_NAME or field.kind != WIRE_BYTES:
-            return NOT_HOT      # a namespace, mostly
-        view.topic = field.span
-    if reader.broken or view.topic.size == 0:
+    if walk_name(span, &view.topic) != HOT:
         return NOT_HOT
     if walk_system(view, limits) != HOT:
         return NOT_HOT

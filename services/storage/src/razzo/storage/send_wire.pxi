@@ -144,6 +144,7 @@ cdef class SendWire:
                                            java_hash(0, view.topic.at, view.topic.size))
             if topic == NULL or topic.hot_queues <= 0 or topic.batched:
                 continue
+            view.target = topic
             self.places[self.taken] = i
             self.taken += 1
             arena_bytes += view.message.size - view.body.size + OWN_PROPERTIES_BYTES
@@ -178,8 +179,7 @@ cdef class SendWire:
     cdef bint fill(self, Prepared* item, const SendView* view, const uint8_t* properties, Py_ssize_t properties_len,
                    bytes host, int64_t now_ms) except -1:
         """False when the record would not fit; the slow path says why."""
-        cdef TopicState* topic = self.writer.topics.find(view.topic.at, <int32_t>view.topic.size,
-                                                        java_hash(0, view.topic.at, view.topic.size))
+        cdef TopicState* topic = view.target
         if properties_len > self.writer.rules.properties_max:
             return False
         item.topic = topic.name
